@@ -114,13 +114,18 @@ def cards() -> Catalog:
 @functools.cache
 def shelf() -> Catalog:
     """The mechanisms that come with attnlab."""
-    return Catalog(module.CARD for module in _pages() if hasattr(module, "CARD"))
+    return Catalog(card for module in _pages() for card in cards_of(module))
 
 
 @functools.cache
 def pages() -> dict[str, str]:
     """Name of each mechanism of the shelf → the module that is its page."""
-    return {module.CARD.name: module.__name__ for module in _pages() if hasattr(module, "CARD")}
+    return {card.name: module.__name__ for module in _pages() for card in cards_of(module)}
+
+
+def cards_of(module: Any) -> tuple[Card, ...]:
+    """What a page ends with: its ``CARD``, or its ``CARDS`` where it has several mechanisms."""
+    return getattr(module, "CARDS", None) or ((module.CARD,) if hasattr(module, "CARD") else ())
 
 
 def module_of(card: Card) -> str:

@@ -17,6 +17,7 @@ from attnlab_widgets.wall_cards import growth
 import attnlab
 from attnlab.catalog import pages
 from attnlab.core.card import Card
+from attnlab.core.story import Story
 from attnlab.figures.maps import heat_map
 from attnlab.figures.static import draw
 from docs.lessons import module_path, read
@@ -26,7 +27,7 @@ from docs.reference import markdown
 from tools.readme import Lesson, lessons
 
 SEVERAL = 3  # pages
-_LABEL = re.compile(r"(?<=\n\n)([A-Z][a-z’']+(?: [a-z’']+){0,2}[.:]) ")
+_LABEL = re.compile(r"(?<=\n\n)([A-Z][a-z’']+(?: [a-z’']+){0,2}[.:])(?=\s)")
 NAMED_BY = ("attention", "positions", "embedding")
 
 
@@ -78,17 +79,16 @@ def _sentence(text: str) -> str:
 def _page(card: Card, taught: list[Lesson], sources: Sources) -> Iterator[str]:
     module = pages()[card.name]
     path = module_path(module)
-    story = inspect.getdoc(importlib.import_module(module)) or ""
-    first, _, rest = story.partition("\n\n")
-    about = f"{title_of(card.family)} · {card.paper.short} · {first.split(': ', 1)[-1]}"
-    yield f"---\ndescription: {json.dumps(' '.join(about.split()))}\n---"
+    story = Story(card.story or "")
+    about = f"{title_of(card.family)} · {card.paper.short} · {story.summary}"
+    yield f"---\ndescription: {json.dumps(about)}\n---"
     yield f"# {card.title}"
     yield f"[{title_of(card.family)}](family_{card.family}.md) · {_paper(card)}"
-    yield f"{{.lead}}\n{_lead(first)}"
+    yield f"{{.lead}}\n{_sentence(story.summary)}"
     found = implied(card.name)
     if found is not None:
         yield _map(card, found, sources)
-    yield _labelled(markdown(rest))
+    yield _labelled(markdown(story.rest))
     yield "## The equation as code"
     yield (
         "`naive` is the definition, without any trick; the other forms equal it in values and in "
@@ -110,20 +110,14 @@ def _page(card: Card, taught: list[Lesson], sources: Sources) -> Iterator[str]:
 
 def _labelled(story: str) -> str:
     """The words that open a paragraph on several pages, such as Departures, stand out."""
-    return _LABEL.sub(
-        lambda found: f"**{found[1]}** " if found[1] in _labels() else found[0], story
-    )
+    return _LABEL.sub(lambda found: f"**{found[1]}**" if found[1] in _labels() else found[0], story)
 
 
 @functools.cache
 def _labels() -> set[str]:
-    stories = (inspect.getdoc(importlib.import_module(module)) or "" for module in pages().values())
+    stories = (Story(card.story or "").rest for card in attnlab.catalog.shelf())
     counted = Counter(label for story in stories for label in set(_LABEL.findall(story)))
     return {label for label, count in counted.items() if count >= SEVERAL}
-
-
-def _lead(first: str) -> str:
-    return _sentence(" ".join(first.split(": ", 1)[-1].split()))
 
 
 def _paper(card: Card) -> str:

@@ -28,7 +28,7 @@ from attnlab.core import patterns
 from attnlab.core.card import Card
 from attnlab.core.options import Size
 from attnlab.core.positions import Rotation
-from attnlab.core.shapes import letters_of
+from attnlab.core.shapes import letters_of, regrouped
 from attnlab.core.softmax import masked_softmax
 from attnlab.core.sparse.attention import PatternOptions
 from attnlab.core.sparse.auto import auto
@@ -44,7 +44,7 @@ from attnlab.models.positions import schemes
 from tests import scheme_inputs
 from tests.bad_calls import EITHER, REFUSE, VALUES, WELCOME, Call, bad_calls, fault, shown
 from tests.scheme_inputs import NOT_MIXING
-from tests.test_claims import CARDS, DIM, HEADS, SIZES, inputs, told, variants
+from tests.test_claims import CARDS, DIM, HEADS, SIZES, inputs, required, told, variants
 
 LEAST = 1500
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
@@ -123,10 +123,8 @@ def with_signature(function: Callable[..., Any], parameters: Any) -> Callable[..
 
 def of_form(card: Card, name: str) -> Iterator[Call]:
     form, target = card.forms[name], f"form {card.name} {name}"
-    tensors = [
-        n for n in letters_of(form) if parameters(form)[n].default is inspect.Parameter.empty
-    ]
-    made = dict(zip(tensors, inputs(form, SIZES[0], torch.float32), strict=True))
+    tensors = dict(zip(required(form), inputs(form, SIZES[0], torch.float32), strict=True))
+    made = regrouped(form, tensors)
     real = torch.ones(SIZES[0]["b"], SIZES[0]["n"], dtype=torch.bool)
     beside = functools.partial(told, card) if "structure" in parameters(form) else lambda _: {}
     for each, parameter in parameters(form).items():
@@ -136,10 +134,10 @@ def of_form(card: Card, name: str) -> Iterator[Call]:
         yield from bad_calls(target, with_signature(form, [parameter]), right)
     right = {**made, **beside(real), **card.arguments(form, {})}
     for words, change in EVERYWHERE.items():
-        changed = {n: change(x) for n, x in made.items()}
+        changed = regrouped(form, {n: change(x) for n, x in tensors.items()})
         yield Call(target, f"all tensors {words}", functools.partial(form, **{**right, **changed}))
-    empty = {n: x[:0] if "b" in letters(form, n) else x for n, x in made.items()}
-    empty |= beside(real[:0])
+    empty = {n: x[:0] if "b" in letters(form, n) else x for n, x in tensors.items()}
+    empty = regrouped(form, empty) | beside(real[:0])
     yield Call(target, "an empty batch", functools.partial(form, **{**right, **empty}), WELCOME)
 
 

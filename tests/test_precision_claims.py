@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 import attnlab
 from attnlab.core.card import Card
-from attnlab.core.precision import HALVES, wide_dtype
+from attnlab.core.precision import HALVES, upcast_dtype
 from attnlab.core.probe import Notes, record
 from tests import scheme_inputs, test_position_claims
 from tests.scheme_inputs import NOT_MIXING, form_inputs, form_options, layer_inputs
@@ -302,7 +302,7 @@ def check_scheme(
     expected, is_bias = floats(exact(**theirs)), card.role == "bias"
     is_fixed = is_bias and isinstance(function, nn.Module) and not of_mine
     for x in found:
-        allowed = {wide_dtype(x)} if is_fixed else precision.dtypes(x)
+        allowed = {upcast_dtype(x)} if is_fixed else precision.dtypes(x)
         assert x.dtype in allowed or (is_bias and x.dtype == torch.float32)
     precision.near(found, expected, UNITS, own=is_bias)
     for one, other in zip(found, expected, strict=True):

@@ -9,18 +9,19 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from attnlab.core import patterns
 from attnlab.core.cache import KeyValueCache
 from attnlab.core.heads import Heads
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.positions import Bias, PositionScheme
 from attnlab.core.probe import note
 from attnlab.core.shapes import Context, KeyPadding, NewTokens, TokenPadding, Tokens, checked
 
 
-class DenseAttention(nn.Module):
+class DenseAttention(Layer):
     """Multi-head attention by the form ``attend``: (b, n, dim) → (b, n, dim).
 
     ``projections`` makes its heads, as ``projections(dim, heads, kv_heads=…, bias=…,
@@ -77,7 +78,7 @@ class DenseAttention(nn.Module):
         return self.attend(q, k, v, mask=mask, bias=bias)
 
 
-class SelfAttention(nn.Module):
+class SelfAttention(Layer):
     """A sequence that attends to itself: (b, n, dim) → (b, n, dim). A subclass says how.
 
     ``step`` decodes as that of ``DenseAttention`` does. There is no cross-attention.

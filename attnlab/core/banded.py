@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from attnlab.core.carried import check_carried
 from attnlab.core.heads import Heads, finite, fits
+from attnlab.core.layer import Layer
 from attnlab.core.probe import note
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
 
@@ -70,7 +71,7 @@ class GatedLinear(nn.Linear):
         return F.glu(super().forward(x), dim=-1)
 
 
-class GatedConvolution(nn.Module):
+class GatedConvolution(Layer):
     """Gated inputs, a convolution over the positions, one linear map: (b, n, dim) → (b, n, dim).
 
     A subclass says what the taps are, by ``convolve``. Zeros at padding: padded values are set to

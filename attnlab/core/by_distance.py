@@ -33,7 +33,7 @@ from torch.nn import functional as F
 
 from attnlab.core.derivatives import refuse_second
 from attnlab.core.positions import BoundedBias, reversed_rows
-from attnlab.core.precision import wide, wide_dtype
+from attnlab.core.precision import upcast, upcast_dtype
 
 ROWS = 768
 """Least queries in a block of a causal layer: from 768 on PyTorch's kernel takes more at once."""
@@ -167,7 +167,7 @@ def _without_negligible(table: Tensor, q: Tensor, k: Tensor, scale: float) -> Te
     n, m = q.shape[2], k.shape[2]
     if n > m or not q.numel():
         return table.clamp(min=NEVER)
-    lengths = [wide(x).square().sum(-1).amax().sqrt() for x in (q, k)]
+    lengths = [upcast(x).square().sum(-1).amax().sqrt() for x in (q, k)]
     least = 2 * abs(scale) * lengths[0] * lengths[1] + math.log(m / torch.finfo(table.dtype).eps)
     return table.masked_fill(table < table[:, m - 1 : m] - least, NEVER).clamp(min=NEVER)
 
@@ -183,7 +183,7 @@ def _merged(one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor]) -> tuple[T
     """Two attentions of the same queries over different keys, as one over all of them."""
     lse = torch.logaddexp(one[1], other[1])
     share = torch.exp(other[1] - lse)[..., None]
-    return torch.lerp(wide(one[0]), wide(other[0]), share).to(one[0].dtype), lse
+    return torch.lerp(upcast(one[0]), upcast(other[0]), share).to(one[0].dtype), lse
 
 
 def _in_two(
@@ -214,7 +214,7 @@ def _of_inputs(kernel: _Kernel, blocks: list[list[_Piece]]) -> tuple[Tensor, Ten
     """The gradients of queries, keys and values."""
     if len(blocks) == len(blocks[0]) == 1:
         return kernel.backward(blocks[0][0])
-    dq, dk, dv = (torch.zeros_like(wide(x)) for x in (kernel.rows.q, kernel.k, kernel.v))
+    dq, dk, dv = (torch.zeros_like(upcast(x)) for x in (kernel.rows.q, kernel.k, kernel.v))
     for piece in (piece for pieces in blocks for piece in pieces):
         d_rows, d_keys, d_values = kernel.backward(piece)
         dq[:, :, piece.rows] += d_rows
@@ -237,9 +237,9 @@ def _of_distances(kernel: _Kernel, causal: bool, within: int | None) -> Tensor:
         table[:, m:] = NEVER
     reach = n + m if within is None else within
     last = m - n if causal else m - n + reach
-    q, lse = wide(q) * (kernel.scale * LOG2_E), lse[..., None] * LOG2_E
-    do, k, v = wide(do), wide(kernel.k), wide(kernel.v)
-    mean = (do * wide(out)).sum(-1, keepdim=True)
+    q, lse = upcast(q) * (kernel.scale * LOG2_E), lse[..., None] * LOG2_E
+    do, k, v = upcast(do), upcast(kernel.k), upcast(kernel.v)
+    mean = (do * upcast(out)).sum(-1, keepdim=True)
     total = torch.zeros_like(table)
     for rows in _blocks(n, BAND):
         keys = slice(max(0, m - n + rows.start - reach), min(m, last + rows.stop))
@@ -266,7 +266,7 @@ class _Attention(torch.autograd.Function):
     ) -> Tensor:  # fmt: skip
         n, m, past = q.shape[2], k.shape[2], None
         table = biases if reach is None else BoundedBias(biases).by_distance(n, m)
-        table = _without_negligible(table.to(wide_dtype(q)), q, k, scale)
+        table = _without_negligible(table.to(upcast_dtype(q)), q, k, scale)
         if learned and not causal and reach is not None and reach + 1 < n == m:
             out, lse, past = _in_two(q, k, v, table, reach, scale)
         else:
@@ -305,7 +305,7 @@ def _of_biases(kernel: _Kernel, past: Tensor | None, reach: int | None, causal: 
     rest = -near.sum(1)
     if past is not None:
         assert kernel.rows.do is not None
-        before = (wide(kernel.rows.do[:, :, reach + 1 :]) * past).sum((0, 2, 3))
+        before = (upcast(kernel.rows.do[:, :, reach + 1 :]) * past).sum((0, 2, 3))
         near[:, -1] += rest - before
         rest = before
     near[:, 0] += rest

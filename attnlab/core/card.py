@@ -12,7 +12,7 @@ import inspect
 import re
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 import sympy
@@ -21,6 +21,8 @@ from torch import nn
 from attnlab.core.markup import escape
 from attnlab.core.options import Options, annotations_of, check_value, parameters_of
 from attnlab.core.positions import DistanceBias, Rotation
+from attnlab.core.story import Paper as Paper
+from attnlab.core.story import story
 from attnlab.core.suggest import choose
 from attnlab.core.typeset import house_letters, letters_in, of_option, symbol, typeset
 
@@ -35,34 +37,10 @@ def letters(names: str) -> tuple[sympy.Symbol, ...]:
     return tuple(sympy.Symbol(name, positive=True, integer=True) for name in names.split())
 
 
+UNSAID = Paper("", "", "", 0)
+
 LIKE_N = letters("m n_E")
 """Keys and edges: where a cost is to depend on n alone, there are as many of them as n."""
-
-
-@dataclass(frozen=True)
-class Paper:
-    """Where a mechanism comes from."""
-
-    authors: str
-    title: str
-    venue: str
-    year: int
-    arxiv: str | None = None
-
-    @property
-    def url(self) -> str | None:
-        return f"https://arxiv.org/abs/{self.arxiv}" if self.arxiv else None
-
-    @property
-    def short(self) -> str:
-        """Authors and year as a text cites them: Press et al., 2022."""
-        first, *others = self.authors.split(", ")
-        names = f"{first} and {others[0]}" if len(others) == 1 else first + " et al." * bool(others)
-        return f"{names}, {self.year}"
-
-    def __str__(self) -> str:
-        where = f", arXiv:{self.arxiv}" if self.arxiv else ""
-        return f"{self.authors}. {self.title}. {self.venue}, {self.year}{where}."
 
 
 Cost: TypeAlias = sympy.Expr | Callable[..., sympy.Expr]
@@ -74,6 +52,8 @@ for other options."""
 class Card:
     """The claims of one mechanism.
 
+    ``story``     the docstring of its page. Title, paper, departures and what it gives up are read
+                  from it (``attnlab.core.story`` says how) unless they are given.
     ``forms``     name → function; the first is ``naive``, the definition that the others must
                   equal.
     ``causal``    "never" (refuses), "optional" (``causal=True`` of its module) or "always".
@@ -98,16 +78,18 @@ class Card:
                   the defaults are for thousands.
     """
 
+    story: str | None = field(default="", repr=False)
+    _: KW_ONLY
     name: str
-    title: str
     family: str
     role: str
-    paper: Paper
     forms: Mapping[str, Callable[..., Any]]
     causal: str
     time: Cost | Mapping[str, Cost]
     memory: Cost | Mapping[str, Cost]
     build: Callable[..., nn.Module]
+    title: str = ""
+    paper: Paper = UNSAID
     because: str = ""
     options: type[Options] = Options
     structure: type[Any] | None = None
@@ -128,6 +110,22 @@ class Card:
             )
         if next(iter(self.forms), None) != "naive":
             raise ValueError(f"card {self.name!r}: the first form is `naive`, the definition")
+        self._read()
+
+    def _read(self) -> None:
+        """Take from the story what was not given."""
+        told = story(self.story)
+        known = {
+            "story": told.text,
+            "title": self.title or told.title,
+            "paper": (told.paper or UNSAID) if self.paper == UNSAID else self.paper,
+            "departures": self.departures or told.departures,
+            "gives_up": self.gives_up or told.gives_up,
+        }
+        for name, value in known.items():
+            object.__setattr__(self, name, value)
+        if not self.title or self.paper == UNSAID:
+            raise ValueError(f"card {self.name!r}: {told.faults()[0]}; or give title= and paper=")
 
     @property
     def mixes(self) -> bool:

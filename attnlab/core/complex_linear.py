@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.core.options import Size
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.shapes import checked
 
 Weights = Literal["free", "equal", "real"]
@@ -28,7 +28,7 @@ Weights = Literal["free", "equal", "real"]
 def as_complex(pairs: Float[Tensor, "... two_w"]) -> Complex[Tensor, "... w"]:
     """[x, y] → x + iy. Half precisions, of which PyTorch has no complex numbers, become float32."""
     refuse_odd("the last axis", pairs.shape[-1])
-    real, imaginary = wide(pairs).chunk(2, dim=-1)
+    real, imaginary = upcast(pairs).chunk(2, dim=-1)
     return torch.complex(real, imaginary)
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.core.precision import unrounded, wide, widened
+from attnlab.core.precision import no_autocast, upcast, upcast_together
 from attnlab.core.shapes import checked
 from attnlab.core.tracing import exporting
 
@@ -42,8 +42,8 @@ def fourier_convolution(
     kernel = kernel[..., :n]
     points = n + kernel.shape[-1] - 1
     points = points if exporting() else smooth_length(points)  # of a length that is not known yet
-    with unrounded(x.device):
-        wide_x, wide_kernel = widened(x, kernel)
+    with no_autocast(x.device):
+        wide_x, wide_kernel = upcast_together(x, kernel)
         spectrum = torch.fft.rfft(wide_x, n=points) * torch.fft.rfft(wide_kernel, n=points)
         return torch.fft.irfft(spectrum, n=points)[..., :n].to(x.dtype)
 
@@ -65,9 +65,9 @@ def short_convolution(
     reach = taps.shape[1] - 1
     past = x.new_zeros(x.shape[0], reach, x.shape[2]) if before is None else before
     whole = torch.cat((past, x), dim=1).mT
-    with unrounded(x.device):
+    with no_autocast(x.device):
         # torch correlates: the taps are turned around.
-        out = F.conv1d(wide(whole), wide(taps).flip(1)[:, None], groups=len(taps))
+        out = F.conv1d(upcast(whole), upcast(taps).flip(1)[:, None], groups=len(taps))
     return out.mT.to(x.dtype)
 
 

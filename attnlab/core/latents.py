@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import Queries, checked
 from attnlab.core.softmax import masked_softmax
@@ -38,9 +38,9 @@ class Attend(Protocol):
 
 def _by_equation(q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None = None) -> Tensor:
     allowed = None if padding is None else padding[:, None, None]
-    scores = note("scores", wide(q) @ wide(k).mT * q.shape[-1] ** -0.5)
+    scores = note("scores", upcast(q) @ upcast(k).mT * q.shape[-1] ** -0.5)
     weights = note("weights", masked_softmax(scores, allowed))
-    return (weights @ wide(v)).to(v.dtype)
+    return (weights @ upcast(v)).to(v.dtype)
 
 
 def _by_torch(q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None = None) -> Tensor:
@@ -57,8 +57,8 @@ def naive(
     q: Queries, i: LatentQueries, k: LatentKeys, v: LatentKeys, *, padding: Real = None
 ) -> Queries:
     """The latents attend to the tokens, and q to what they have read, H as keys and values."""
-    read = _by_equation(wide(i), wide(k), wide(v), padding)
-    return _by_equation(wide(q), read, read).to(v.dtype)
+    read = _by_equation(upcast(i), upcast(k), upcast(v), padding)
+    return _by_equation(upcast(q), read, read).to(v.dtype)
 
 
 @checked
@@ -66,8 +66,8 @@ def fused(
     q: Queries, i: LatentQueries, k: LatentKeys, v: LatentKeys, *, padding: Real = None
 ) -> Queries:
     """The same by PyTorch's ``scaled_dot_product_attention``."""
-    read = _by_torch(wide(i), wide(k), wide(v), padding)
-    return _by_torch(wide(q), read, read).to(v.dtype)
+    read = _by_torch(upcast(i), upcast(k), upcast(v), padding)
+    return _by_torch(upcast(q), read, read).to(v.dtype)
 
 
 FORMS: dict[str, Callable[..., Tensor]] = {"naive": naive, "fused": fused}

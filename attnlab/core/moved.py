@@ -11,7 +11,7 @@ _PAGES = {
         "lite_transformer"
     ),
     ("mechanisms.spectral", "mechanisms.recurrence"): "gss h3 retention s4d selective_scan",
-    ("mechanisms.memory", "mechanisms.recurrence"): "brc gru lstm nbrc rwkv",
+    ("mechanisms.memory", "mechanisms.recurrence"): "gru lstm rwkv",
     ("mechanisms.memory", "mechanisms.latents"): "perceiver_io set_transformer",
     ("core", "structures"): (
         "brackets edge_sums graph graph_attention graph_batch laplacian nltk_trees structure table "
@@ -22,9 +22,14 @@ _PAGES = {
 _MODULES = {
     "core.complex_heads": "attnlab.mechanisms.dense.complex_attention.heads",
     "core.linear_recurrence": "attnlab.mechanisms.kernelized.linear.recurrence",
+    "core.bistable": "attnlab.mechanisms.recurrence.bistable",
     "course.predictions": "attnlab.predictions",
     "course": "tools.course",
     "measure.notebooks": "tools.notebooks",
+    "mechanisms.memory.brc": "attnlab.mechanisms.recurrence.bistable",
+    "mechanisms.memory.nbrc": "attnlab.mechanisms.recurrence.bistable",
+    "mechanisms.recurrence.brc": "attnlab.mechanisms.recurrence.bistable",
+    "mechanisms.recurrence.nbrc": "attnlab.mechanisms.recurrence.bistable",
     "mechanisms.spectral": "attnlab.mechanisms.convolution or attnlab.mechanisms.recurrence",
     "readme": "tools.readme",
 }

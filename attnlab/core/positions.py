@@ -20,7 +20,9 @@ from typing import TypeAlias
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
+
+from attnlab.core.layer import Layer
 
 Positions: TypeAlias = Int[Tensor, "n"] | Int[Tensor, "b n"]
 """The position of each token, counted from 0; the same for all sequences or one row for each."""
@@ -59,7 +61,7 @@ Bias: TypeAlias = Float[Tensor, "h r"] | Float[Tensor, "b h n m"] | BoundedBias 
 -(m - 1) to n - 1), or per pair."""
 
 
-class PositionScheme(nn.Module):
+class PositionScheme(Layer):
     """What an attention layer takes as ``positions``: a ``Rotation`` or a ``DistanceBias``."""
 
     needs_causal: str = ""

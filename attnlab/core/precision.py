@@ -12,14 +12,14 @@ from attnlab.core.shapes import autocasts
 HALVES = (torch.float16, torch.bfloat16)
 
 
-def wide_dtype(x: Tensor) -> torch.dtype:
+def upcast_dtype(x: Tensor) -> torch.dtype:
     """float32 for half precisions, whose sums would round; otherwise its own."""
     return torch.float32 if x.dtype in HALVES else x.dtype
 
 
-def wide(x: Tensor) -> Tensor:
-    """Half precisions as float32."""
-    return x.to(wide_dtype(x))
+def upcast(x: Tensor) -> Tensor:
+    """Half precisions as float32; other tensors as they are."""
+    return x.to(upcast_dtype(x))
 
 
 def exact_dtype(device: torch.device) -> torch.dtype:
@@ -39,11 +39,11 @@ def normal(*shape: int, generator: torch.Generator | None) -> Tensor:
 
 def like_buffer(exact: Tensor, buffer: Tensor) -> Tensor:
     """``exact`` on the device and in the dtype of ``buffer``; in float32 where that is half."""
-    return exact.to(wide_dtype(buffer)).to(buffer.device)
+    return exact.to(upcast_dtype(buffer)).to(buffer.device)
 
 
-def widened(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """All in one precision, float32 or wider.
+def upcast_together(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """All tensors in one precision, float32 or wider.
 
     A long sum in bfloat16 stops growing at 256 times its terms.
     """
@@ -53,11 +53,11 @@ def widened(*tensors: Tensor) -> tuple[Tensor, ...]:
     return tuple(x.to(common) for x in tensors)
 
 
-def widely(module: nn.Module, *given: Tensor | int) -> Any:
-    """``module(*given)`` with its parameters as ``wide`` makes them."""
-    return functional_call(module, {k: wide(x) for k, x in module.named_parameters()}, given)
+def call_upcast(module: nn.Module, *given: Tensor | int) -> Any:
+    """Call ``module(*given)`` with its parameters as ``upcast`` makes them."""
+    return functional_call(module, {k: upcast(x) for k, x in module.named_parameters()}, given)
 
 
-def unrounded(device: torch.device) -> AbstractContextManager[Any]:
+def no_autocast(device: torch.device) -> AbstractContextManager[Any]:
     """Without autocast, which would round every product to half precision."""
     return torch.autocast(device.type, enabled=False) if autocasts(device) else nullcontext()

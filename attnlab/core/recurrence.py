@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from attnlab.core.carried import emptied
 from attnlab.core.heads import finite, fits
-from attnlab.core.precision import unrounded, wide
+from attnlab.core.precision import no_autocast, upcast
 from attnlab.core.probe import Restore, listening, note, restoring
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
 
@@ -118,11 +118,11 @@ class Cell(nn.Module):
     def step(self, x: NewTokens, state: Hidden | None = None) -> tuple[NewTokens, Hidden]:
         """The next t tokens given the state of all before them (None at the beginning)."""
         self._fits(x)
-        fresh = Hidden(torch.zeros_like(wide(x[:, 0])))
+        fresh = Hidden(torch.zeros_like(upcast(x[:, 0])))
         if state is None:
             state = fresh
         check_state(state, fresh)
-        out = self.form(*map(wide, (x, *self.parameters())), before=state.hidden)
+        out = self.form(*map(upcast, (x, *self.parameters())), before=state.hidden)
         new = Hidden(out[:, -1].clone())  # a view would keep all of them
         return out.to(x.dtype), note("state", new)
 
@@ -135,7 +135,7 @@ class Cell(nn.Module):
 
 def begin(x: Tokens, before: Float[Tensor, "b dim"] | None) -> Float[Tensor, "b dim"]:
     """The state before the first token: zeros unless ``before`` is given."""
-    return torch.zeros_like(wide(x)[:, 0]) if before is None else wide(before)
+    return torch.zeros_like(upcast(x)[:, 0]) if before is None else upcast(before)
 
 
 def by_gru(
@@ -148,9 +148,9 @@ def by_gru(
     reset gate, the update gate and the candidate.
     """
     weights = [of_input, of_state, input_bias, state_bias]
-    with unrounded(x.device):
+    with no_autocast(x.device):
         h = begin(x, before)[None]
-        states, _ = torch.gru(wide(x), h, weights, True, 1, 0.0, False, False, True)
+        states, _ = torch.gru(upcast(x), h, weights, True, 1, 0.0, False, False, True)
     return note("state", states).to(x.dtype)
 
 

@@ -10,8 +10,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from attnlab.core.heads import Heads
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
-from attnlab.core.precision import exact_dtype, wide
+from attnlab.core.precision import exact_dtype, upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import checked
 from attnlab.core.softmax import masked_softmax
@@ -49,7 +51,7 @@ def relative_shift(scores: Float[Tensor, "b h n r"]) -> Float[Tensor, "b h n r"]
 
 def content_scores(q: Tensor, k: Tensor, u: Tensor) -> Tensor:
     """(q + u)·k for all pairs, not yet divided by √d."""
-    return (wide(q) + wide(u)[:, None]) @ wide(k).mT
+    return (upcast(q) + upcast(u)[:, None]) @ upcast(k).mT
 
 
 def weigh(content: Tensor, position: Tensor, mask: Tensor | None, d: int) -> Tensor:
@@ -60,7 +62,7 @@ def weigh(content: Tensor, position: Tensor, mask: Tensor | None, d: int) -> Ten
 
 def past_keys(weight: DistanceWeight, m: int) -> Float[Tensor, "h m d"]:
     """W_R R of the distances m - 1, …, 0, those of m keys from the last of them."""
-    return distance_keys(wide(weight), torch.arange(m - 1, -1, -1, device=weight.device))
+    return distance_keys(upcast(weight), torch.arange(m - 1, -1, -1, device=weight.device))
 
 
 def past_weights(q: Tensor, k: Tensor, u: Tensor, t: Tensor, r: Tensor, mask: Tensor) -> Tensor:
@@ -68,3 +70,18 @@ def past_weights(q: Tensor, k: Tensor, u: Tensor, t: Tensor, r: Tensor, mask: Te
     with ``past_keys`` of m."""
     position = relative_shift(content_scores(q, r[None, :, -k.shape[2] :], t))
     return weigh(content_scores(q, k, u), position, mask, q.shape[-1])
+
+
+class ScoredByDistance(Layer):
+    """The projections into heads, and the weights of the score of every head: u, t and W_R."""
+
+    def __init__(self, dim: Size, heads: Size) -> None:
+        super().__init__()
+        self.heads = Heads(dim, heads)
+        self.distance = nn.Linear(dim, dim, bias=False)
+        self.u, self.t = (nn.Parameter(torch.zeros(heads, dim // heads)) for _ in range(2))
+
+    @property
+    def weight(self) -> DistanceWeight:
+        """W_R of each head."""
+        return self.distance.weight.unflatten(0, (self.heads.heads, -1))

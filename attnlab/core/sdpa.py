@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from attnlab.core import by_distance, patterns
 from attnlab.core.positions import Bias, BoundedBias, check_distances, of_pairs
-from attnlab.core.precision import wide_dtype
+from attnlab.core.precision import upcast_dtype
 from attnlab.core.probe import listening
 
 
@@ -29,7 +29,7 @@ def attend(
         return _with_bias(q, k, v, mask, bias, more)
     if causal and n == m:  # PyTorch aligns is_causal at the top left
         return F.scaled_dot_product_attention(q, k, v, is_causal=True, **more)
-    allowed = patterns.as_mask(mask, n, m, q.device, *q.shape[:2])
+    allowed = patterns.dense_of(mask, q, k)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=allowed, **more)
 
 
@@ -46,7 +46,7 @@ def _with_bias(
         k, v = (x if repeats == 1 else x.repeat_interleave(repeats, dim=1) for x in (k, v))
         return by_distance.attend(q, k, v, bias, causal=causal, scale=scale)
     added = of_pairs(bias, n, m).to(_mask_dtype(q))
-    allowed = patterns.as_mask(mask, n, m, q.device, *q.shape[:2])
+    allowed = patterns.dense_of(mask, q, k)
     if allowed is not None:
         added = added.masked_fill(~allowed, -torch.inf)
     added = added.expand(*q.shape[:2], n, m)
@@ -56,7 +56,7 @@ def _with_bias(
 def _mask_dtype(q: Tensor) -> torch.dtype:
     """On a CPU the kernels add float32 to scores of half precisions, elsewhere the queries' dtype
     alone."""
-    return wide_dtype(q) if q.device.type == "cpu" else q.dtype
+    return upcast_dtype(q) if q.device.type == "cpu" else q.dtype
 
 
 def _kernel_takes(q: Tensor, k: Tensor, v: Tensor) -> bool:

@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.core.options import Count, Options, Size
-from attnlab.core.precision import unrounded, wide
+from attnlab.core.precision import no_autocast, upcast
 from attnlab.core.shapes import Keys, Queries, checked
 from attnlab.core.tracing import hidden
 
@@ -61,8 +61,8 @@ def _best(q: Tensor, keys: Tensor, k: int, seen: Tensor | None) -> Found:
     step = max(4096, AT_ONCE // rows)
     found: Found | None = None
     for start in range(0, max(1, m), step):
-        with unrounded(q.device):
-            scores = wide(q) @ wide(keys[..., start : start + step, :]).mT
+        with no_autocast(q.device):
+            scores = upcast(q) @ upcast(keys[..., start : start + step, :]).mT
         if seen is not None:
             scores = scores.masked_fill(~seen[..., start : start + step], -torch.inf)
         best, positions = _largest(scores, min(k, scores.shape[-1]))

@@ -24,7 +24,8 @@ The letters mean the same in all shapes:
          each shared by h / g heads         of low rank the rank, or features
     n_E  edges of a graph, in costs
 
-A page that needs other letters says in its docstring what they are.
+A page that needs other letters says in its docstring what they are. Weights that belong together
+are fields of a ``NamedTuple``, whose annotations are contracts as those of arguments are.
 """
 
 import collections.abc
@@ -32,7 +33,7 @@ import functools
 import inspect
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar, Union
 
@@ -61,6 +62,7 @@ KeyPadding = Bool[Tensor, "b m"] | None  # the same for the m positions that are
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 MAY_BE_EMPTY = {"b"}
 """Letters that may be 0: an empty batch is harmless, an empty sequence is a mistake."""
@@ -97,8 +99,9 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
     """Enforce the annotations of ``function``'s arguments on every call."""
     signature = inspect.signature(function)
     annotations = parameters_of(function)
-    contracts = {name: found for name, a in annotations.items() if (found := _contracts(a))}
-    others = {name: _other_types(annotations[name]) for name in contracts}
+    parts = dict(_parts(annotations))
+    contracts = {name: found for name, a in parts.items() if (found := _contracts(a))}
+    others = {name: _other_types(parts[name]) for name in contracts}
     plain = {
         name: a for name, a in annotations.items() if name not in contracts and _is_checkable(a)
     }
@@ -111,6 +114,10 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
             arguments = signature.bind(*args, **kwargs).arguments
         except TypeError:
             return  # the call itself will fail, in Python's own words, which name the function
+        for argument in [name for name in arguments if _is_tuple(annotations.get(name))]:
+            value = check_value(argument, arguments[argument], annotations[argument])
+            fields = zip(value._fields, value, strict=True)
+            arguments |= {f"{argument}.{field}": part for field, part in fields}
         # The class that the caller built, and not the one it has its method from.
         name = f"{type(args[0]).__name__}.{function.__name__}" if of_module else plain_name
         _refuse_strangers(name, contracts, others, arguments)
@@ -363,6 +370,35 @@ def _other_types(annotation: Any) -> tuple[type, ...]:
 
 
 def letters_of(function: Callable[..., Any]) -> dict[str, tuple[Contract, ...]]:
-    """Argument name → its contracts, for whoever builds inputs from a signature."""
+    """Argument name → its contracts, for whoever builds inputs from a signature; a field of a named
+    tuple is called ``argument.field``."""
+    parts = _parts(parameters_of(function))
+    return {name: found for name, a in parts if (found := _contracts(a))}
+
+
+def _is_tuple(annotation: Any) -> bool:
+    """Whether it is a ``NamedTuple`` class."""
+    return isinstance(annotation, type) and issubclass(annotation, tuple)
+
+
+def _parts(annotations: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Names and annotations; those of a named tuple ``w`` are those of its fields, ``w.field``."""
+    for name, annotation in annotations.items():
+        if _is_tuple(annotation):
+            fields = typing.get_type_hints(annotation, include_extras=True)
+            yield from ((f"{name}.{field}", each) for field, each in fields.items())
+        else:
+            yield name, annotation
+
+
+def regrouped(function: Callable[..., Any], tensors: Mapping[str, T]) -> dict[str, Any]:
+    """Arguments of a function from tensors under the names of ``letters_of``: the fields of a
+    named tuple are put together again."""
     annotations = parameters_of(function)
-    return {name: found for name, a in annotations.items() if (found := _contracts(a))}
+    found = dict.fromkeys(name.split(".")[0] for name in tensors)
+    for name in found:
+        fields = {
+            part.split(".")[1]: x for part, x in tensors.items() if part.startswith(f"{name}.")
+        }
+        found[name] = annotations[name](**fields) if fields else tensors[name]
+    return found

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.shapes import checked
 
 
@@ -22,7 +22,7 @@ def masked_softmax(
     in place of a mask would give. The largest allowed score is subtracted first; half precisions
     are summed in float32.
     """
-    allowed = wide(scores)
+    allowed = upcast(scores)
     if mask is not None:
         allowed = allowed.masked_fill(~mask, -torch.inf)
     largest = allowed.detach().amax(dim=-1, keepdim=True)

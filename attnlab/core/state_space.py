@@ -30,7 +30,7 @@ from torch import Tensor
 
 from attnlab.core.convolution import fourier_convolution, toeplitz
 from attnlab.core.integers import check_integer
-from attnlab.core.precision import exact_dtype, unrounded, wide
+from attnlab.core.precision import exact_dtype, no_autocast, upcast
 from attnlab.core.probe import note
 from attnlab.core.suggest import choose
 from attnlab.core.tracing import hidden
@@ -46,9 +46,9 @@ COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
 
 def zero_order_hold(dA: Tensor) -> tuple[Tensor, Tensor]:
     """Ā, and B̄ / (d B): e^z and (e^z - 1) / z, which is 1 at 0. For real or complex z = d A."""
-    nothing = dA == 0
-    z = dA.masked_fill(nothing, 1)
-    return dA.exp(), (torch.expm1(z) / z).masked_fill(nothing, 1)
+    vanishes = dA == 0
+    z = dA.masked_fill(vanishes, 1)
+    return dA.exp(), (torch.expm1(z) / z).masked_fill(vanishes, 1)
 
 
 def bilinear(dA: Tensor) -> tuple[Tensor, Tensor]:
@@ -148,7 +148,7 @@ def convolved(
     x: Float[Tensor, "b n dim"], decay: Modes, drive: Modes, C: Modes
 ) -> Float[Tensor, "b n dim"]:
     """The convolution with the kernel by Fourier transforms. Notes the kernel."""
-    with unrounded(x.device):
+    with no_autocast(x.device):
         K = note("kernel", kernel(decay, (C * drive).to(C.dtype), x.shape[1]))
     return fourier_convolution(x.mT, K).mT
 
@@ -165,9 +165,9 @@ def _exact(z: Tensor) -> torch.dtype:
 # ---- the recurrence
 
 
-def nothing(x: Float[Tensor, "b n dim"], modes: int) -> Held:
+def initial_state(x: Float[Tensor, "b n dim"], modes: int) -> Held:
     """The state before the first token."""
-    return wide(x).new_zeros(len(x), x.shape[2], modes, 2)
+    return upcast(x).new_zeros(len(x), x.shape[2], modes, 2)
 
 
 def recurrent(
@@ -176,7 +176,7 @@ def recurrent(
     """The recurrence, token by token; and the state after the last. ``C`` sets the precision."""
     h, out = as_complex(state), []
     decay, drive = decay.to(C.dtype), drive.to(C.dtype)
-    for u in wide(x).unbind(1):
+    for u in upcast(x).unbind(1):
         h = decay * h + drive * u[..., None]
         out.append(2 * (C * h).real.sum(dim=-1))
     return torch.stack(out, dim=1).to(x.dtype), torch.view_as_real(h)
@@ -190,10 +190,10 @@ def advance(
     check_integer("chunk", chunk, at_least=1)
     c = min(chunk, x.shape[1])
     whole = x.shape[1] - x.shape[1] % c
-    with unrounded(x.device):
-        out, state = _Tables(decay, drive, C, c).read(wide(x)[:, :whole], state)
+    with no_autocast(x.device):
+        out, state = _Tables(decay, drive, C, c).read(upcast(x)[:, :whole], state)
         if whole < x.shape[1]:
-            rest = wide(x)[:, whole:]
+            rest = upcast(x)[:, whole:]
             last, state = _Tables(decay, drive, C, rest.shape[1]).read(rest, state)
             out = torch.cat((out, last), dim=1)
     return out.to(x.dtype), state

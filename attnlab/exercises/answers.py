@@ -67,6 +67,11 @@ class NumberExercise(Check):
     unit: str = ""
     tolerance: float = 1e-6
 
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What it can say of a known mistake, after the wrong number."""
+        return sentences_of(self.mistakes)
+
     def __call__(self, answer: object) -> Verdict:
         """Is the number right?"""
         return check_number(
@@ -76,6 +81,11 @@ class NumberExercise(Check):
             unit=self.unit,
             mistakes=self.mistakes,
         )
+
+
+def sentences_of(mistakes: Mapping[float, str]) -> tuple[str, ...]:
+    """Each wrong number with its sentence."""
+    return tuple(f"{_shown(wrong)}: {text}" for wrong, text in mistakes.items())
 
 
 def check_number(

@@ -249,25 +249,34 @@ def same(value: object, expected: object) -> bool:
 
 
 def recognise(
-    function: Function, cases: Sequence[Arguments], known_mistakes: Sequence[KnownMistake]
+    function: Function,
+    cases: Sequence[Arguments],
+    known_mistakes: Sequence[KnownMistake],
+    others: Sequence[Arguments] = (),
 ) -> str | None:
-    """The sentence of the first known mistake whose result equals that of the function.
+    """The sentence of a known mistake whose result equals that of the function.
 
     Some mistakes run only with equal sizes (queries and keys exchanged, a forgotten transpose), so
-    several cases are tried.
+    several cases are tried. Of several mistakes that agree there, the first counts that agrees on
+    the `others` as well, or else the first.
     """
     for given in cases:
         value = run(function, given).value
-        for sentence, mistaken in known_mistakes if value is not None else ():
-            if same(value, _formula(mistaken, given)):
+        known = known_mistakes if value is not None else ()
+        agreeing = [(text, wrong) for text, wrong in known if same(value, result_of(wrong, given))]
+        for sentence, mistaken in agreeing if len(agreeing) > 1 else ():
+            if all(same(run(function, x).value, result_of(mistaken, x)) for x in others):
                 return sentence
+        if agreeing:
+            return agreeing[0][0]
     return None
 
 
-def _formula(mistaken: Function, given: Arguments) -> object:
+def result_of(mistaken: Function, given: Arguments) -> object:
+    """What a known mistake gives on these numbers; None where their sizes do not allow it."""
     try:
         return mistaken(*given.values())
-    except (RuntimeError, IndexError):  # a mistake that these sizes do not allow
+    except (RuntimeError, IndexError):
         return None
 
 
@@ -279,6 +288,7 @@ def require(
     shape: str,
     known_mistakes: Sequence[KnownMistake] = (),
     cases: Sequence[Arguments] = (),
+    others: Sequence[Arguments] = (),
     explain: Callable[[], str | None] = lambda: None,
 ) -> Answer:
     """The answer on `given` if it is right; else a `Mistake` that says what is wrong.
@@ -292,7 +302,8 @@ def require(
         return answer
     found = as_float64(answer.value)
     fits = found is not None and found.shape == expected.shape
-    sentence = recognise(function, (given,) if fits else (given, *cases), known_mistakes)
+    tried = (given,) if fits else (given, *cases)
+    sentence = recognise(function, tried, known_mistakes, others)
     if sentence:
         raise Mistake(sentence + (f" ({answer.call} {answer.raised})" if answer.raised else ""))
     value = expect_tensor(answer, expected, shape)

@@ -10,17 +10,16 @@ from attnlab.exercises.attempt import (
     Arguments,
     KnownMistake,
     as_float64,
-    check_arguments_and_dtype,
     difference,
     expect_tensor,
     number,
     random_tensors,
     recognise,
-    require,
     run,
     same,
 )
-from attnlab.exercises.verdict import Function, Mistake, returns_verdict
+from attnlab.exercises.exercise import But, Exercise, Mistakes
+from attnlab.exercises.verdict import Function, Mistake
 from attnlab.exercises.weights import EXTRA_COLUMNS, explain, implied_weights
 from attnlab.mechanisms.dense.full import naive
 
@@ -39,110 +38,75 @@ def _weights(q: Tensor, k: Tensor) -> Tensor:
     return masked_softmax(_scores(q, k))
 
 
+_UNSCALED = " (The scale 1/√d is missing, too.)"
+
+
 def _unscaled(mistaken: Callable[..., object]) -> Callable[..., object]:
     return lambda q, k, v: mistaken(q * q.shape[-1] ** 0.5, k, v)
 
 
-_CONFUSED: tuple[KnownMistake, ...] = (
-    (
-        "It returns the weights, not the output: they still have to mix the values, `weights @ v`.",
-        lambda q, k, v: _weights(q, k),
+_CONFUSED: Mistakes = {
+    (lambda q, k, v: _weights(q, k)): (
+        "It returns the weights, not the output: they still have to mix the values, `weights @ v`."
     ),
-    (
-        "It returns the scores: a softmax over the keys and the values are still to come.",
-        lambda q, k, v: _scores(q, k),
+    (lambda q, k, v: _scores(q, k)): (
+        "It returns the scores: a softmax over the keys and the values are still to come."
     ),
-    (
+    (lambda q, k, v: _weights(q, v) @ v): (
         "It uses the values in place of keys: scores compare queries with keys, the values are "
-        "what is mixed.",
-        lambda q, k, v: _weights(q, v) @ v,
+        "what is mixed."
     ),
-    (
-        "It mixes the keys: the weights are right, but they belong to the values.",
-        lambda q, k, v: _weights(q, k) @ k,
+    (lambda q, k, v: _weights(q, k) @ k): (
+        "It mixes the keys: the weights are right, but they belong to the values."
     ),
-    ("Keys and values are exchanged.", lambda q, k, v: _weights(q, v) @ k),
-    (
-        "Queries and keys are exchanged: row i of the scores belongs to query i, "
-        "`q @ k.T`, so that the result has a row for every query.",
-        lambda q, k, v: _weights(k, q) @ v,
+    (lambda q, k, v: _weights(q, v) @ k): "Keys and values are exchanged.",
+    (lambda q, k, v: _weights(k, q) @ v): (
+        "Queries and keys are exchanged: row i of the scores belongs to query i, `q @ k.T`, so "
+        "that the result has a row for every query."
     ),
-    (
-        "The weights are transposed before they mix the values: row i belongs to query i.",
-        lambda q, k, v: _weights(q, k).mT @ v,
+    (lambda q, k, v: _weights(q, k).mT @ v): (
+        "The weights are transposed before they mix the values: row i belongs to query i."
     ),
-    (
-        "The queries are compared with themselves; the keys are never used.",
-        lambda q, k, v: _weights(q, q) @ v,
+    (lambda q, k, v: _weights(q, q) @ v): (
+        "The queries are compared with themselves; the keys are never used."
     ),
-    (
-        "The keys are compared with themselves; the queries are never used.",
-        lambda q, k, v: _weights(k, k) @ v,
-    ),
-    (
+    (lambda q, k, v: masked_softmax(q @ k * q.shape[-1] ** -0.5) @ v): (
         "The keys are not transposed: `q @ k` multiplies positions with features; the dot "
-        "product of each query with each key is `q @ k.T`.",
-        lambda q, k, v: masked_softmax(q @ k * q.shape[-1] ** -0.5) @ v,
+        "product of each query with each key is `q @ k.T`."
     ),
-    (
+    (lambda q, k, v: _weights(q.mT, k.mT) @ v): (
         "The scores compare features, not positions: `q.T @ k` sums over positions; the dot "
-        "product of each query with each key is `q @ k.T`.",
-        lambda q, k, v: _weights(q.mT, k.mT) @ v,
+        "product of each query with each key is `q @ k.T`."
     ),
-    (
-        "The softmax is applied twice; it should be applied once, over the keys.",
-        lambda q, k, v: masked_softmax(_weights(q, k)) @ v,
+    (lambda q, k, v: masked_softmax(_weights(q, k)) @ v): (
+        "The softmax is applied twice; it should be applied once, over the keys."
     ),
-    (
+    (lambda q, k, v: _scores(q, k).sigmoid() @ v): (
         "The rows do not sum to one: each score goes through a sigmoid of its own; a softmax "
-        "divides by the sum of the row.",
-        lambda q, k, v: _scores(q, k).sigmoid() @ v,
+        "divides by the sum of the row."
     ),
-    (
-        "The scores are divided by their sum, without the exponential: that is no softmax.",
-        lambda q, k, v: _scores(q, k) / _scores(q, k).sum(-1, keepdim=True) @ v,
-    ),
-    (
+    (lambda q, k, v: masked_softmax(_scores(q, k) @ v)): (
         "The softmax is applied to the output; it should be applied to the scores, before the "
-        "values.",
-        lambda q, k, v: masked_softmax(_scores(q, k) @ v),
+        "values."
     ),
-)
-_MISTAKEN = _CONFUSED + tuple(
-    (f"{sentence} (The scale 1/√d is missing, too.)", _unscaled(mistaken))
-    for sentence, mistaken in _CONFUSED
-)
+}
+
+
+def _also_unscaled(confused: Mistakes) -> Mistakes:
+    """Each mistake, and each once more without the scale."""
+    unscaled: Mistakes = {
+        _unscaled(formula): sentence + _UNSCALED
+        for formula, sentence in confused.items()
+        if not isinstance(formula, But)
+    }
+    return {**confused, **unscaled}
+
+
+_KEYS_ALONE = "The keys are compared with themselves; the queries are never used."
 
 
 def _qkv(n: int, m: int, d: int, e: int) -> Arguments:
     return dict(zip("qkv", random_tensors((n, d), (m, d), (m, e)), strict=True))
-
-
-_OBLONG = _qkv(5, 7, 11, 3)
-# Some mistakes run only where sizes agree: as many queries as keys, values as wide as keys, or all.
-_AGREEING = (_qkv(5, 7, 11, 11), _qkv(7, 7, 11, 3), _qkv(7, 7, 5, 5), _qkv(5, 5, 5, 5))
-
-
-@returns_verdict
-def check_attention(function: Function) -> str:
-    """Is it scaled dot-product attention? `attention(q (n, d), k (m, d), v (m, e)) -> (n, e)`.
-
-    Called with n = 5, m = 7, d = 11, e = 3 in float64 and float32.
-    """
-    q, k, v = (_OBLONG[name] for name in "qkv")
-    require(
-        function,
-        _OBLONG,
-        _attend,
-        shape="n e",
-        known_mistakes=_MISTAKEN,
-        cases=_AGREEING,
-        explain=lambda: _explain(function, _OBLONG),
-    )
-    check_arguments_and_dtype(function, _OBLONG)
-    return "Every row of the weights sums to one and the scale is 1/√d." + _remark(
-        function, {"q": q * 1e3, "k": k, "v": v}
-    )
 
 
 def _explain(function: Function, given: Arguments, allowed: Tensor | None = None) -> str | None:
@@ -164,8 +128,8 @@ def _explain(function: Function, given: Arguments, allowed: Tensor | None = None
     return explain(weights, q @ k.mT, allowed, sizes)
 
 
-def _remark(function: Function, large: Arguments) -> str:
-    value = as_float64(run(function, large).value)
+def _remark(function: Function, given: Arguments) -> str:
+    value = as_float64(run(function, {**given, "q": given["q"] * 1e3}).value)
     if value is not None and value.isfinite().all():
         return ""
     return (
@@ -173,6 +137,31 @@ def _remark(function: Function, large: Arguments) -> str:
         "overflows or everything underflows. Subtract the largest (allowed) score of each row "
         "first."
     )
+
+
+check_attention = Exercise(
+    """Is it scaled dot-product attention? `attention(q (n, d), k (m, d), v (m, e)) -> (n, e)`.
+
+    Called with n = 5, m = 7, d = 11, e = 3 in float64 and float32.
+    """,
+    right=_attend,
+    cases=lambda: [_qkv(5, 7, 11, 3)],
+    axes="n e",
+    mistakes={
+        **_also_unscaled(_CONFUSED),
+        # The scale cancels in this one.
+        (lambda q, k, v: _scores(q, k) / _scores(q, k).sum(-1, keepdim=True) @ v): (
+            "The scores are divided by their sum, without the exponential: that is no softmax."
+        ),
+        (lambda q, k, v: _weights(k, k) @ v): _KEYS_ALONE,
+        (lambda q, k, v: _weights(k * k.shape[-1] ** 0.5, k) @ v): _KEYS_ALONE + _UNSCALED,
+    },
+    # Some run only where sizes agree: as many queries as keys, values as wide as keys, or all.
+    alike=lambda: [_qkv(5, 7, 11, 11), _qkv(7, 7, 11, 3), _qkv(7, 7, 5, 5), _qkv(5, 5, 5, 5)],
+    explain=_explain,
+    praise="Every row of the weights sums to one and the scale is 1/√d.",
+    then=_remark,
+)
 
 
 # ---- causal
@@ -190,70 +179,34 @@ def _causal_scores(q: Tensor, k: Tensor) -> Tensor:
     return _scores(q, k).masked_fill(~_tril(len(q)), -torch.inf)
 
 
-_CAUSAL_CONFUSED: tuple[KnownMistake, ...] = (
-    (
-        "Position 0 attends to the future: the scores are multiplied by the mask, and a score of 0 "
-        "is not a weight of 0, because e⁰ = 1. A forbidden key needs the score −∞.",
-        lambda q, k, v: (_scores(q, k) * _tril(len(q))).softmax(-1) @ v,
+_CAUSAL_CONFUSED: Mistakes = {
+    (lambda q, k, v: (_scores(q, k) * _tril(len(q))).softmax(-1) @ v): (
+        "Position 0 attends to the future: the scores are multiplied by the mask, and a score "
+        "of 0 is not a weight of 0, because e⁰ = 1. A forbidden key needs the score −∞."
     ),
-    (
-        "Position 0 attends to the future: the mask is added as zeros and ones, which only gives "
-        "the past a little more weight. A forbidden key needs the score −∞.",
-        lambda q, k, v: (_scores(q, k) + _tril(len(q)).double()).softmax(-1) @ v,
+    (lambda q, k, v: (_scores(q, k) + _tril(len(q)).double()).softmax(-1) @ v): (
+        "Position 0 attends to the future: the mask is added as zeros and ones, which only "
+        "gives the past a little more weight. A forbidden key needs the score −∞."
     ),
-    (
+    (lambda q, k, v: _weights(q, k) * _tril(len(q)) @ v): (
         "Masked after the softmax without renormalising: the future still has a share of the "
-        "sum, so the rows sum to less than one. Mask the scores, before the softmax.",
-        lambda q, k, v: _weights(q, k) * _tril(len(q)) @ v,
+        "sum, so the rows sum to less than one. Mask the scores, before the softmax."
     ),
-    (
-        "The rows do not sum to one: the mask is right, but the softmax runs over the queries. It "
-        "belongs over the keys, `dim=-1`.",
-        lambda q, k, v: _causal_scores(q, k).softmax(-2) @ v,
+    (lambda q, k, v: _causal_scores(q, k).softmax(-2) @ v): (
+        "The rows do not sum to one: the mask is right, but the softmax runs over the queries. "
+        "It belongs over the keys, `dim=-1`."
     ),
-    (
-        "It returns the weights, not the output: they still have to mix the values, `weights @ v`.",
-        lambda q, k, v: _causal_scores(q, k).softmax(-1),
+    (lambda q, k, v: _causal_scores(q, k).softmax(-1)): (
+        "It returns the weights, not the output: they still have to mix the values, `weights @ v`."
     ),
-    (
-        "The mask is applied to the output; it should be applied to the scores, before the "
-        "softmax.",
-        lambda q, k, v: (_weights(q, k) @ v) * _tril(len(q))[:, : v.shape[-1]],
+    (lambda q, k, v: (_weights(q, k) @ v) * _tril(len(q))[:, : v.shape[-1]]): (
+        "The mask is applied to the output; it should be applied to the scores, before the softmax."
     ),
-)
-_CAUSAL_MISTAKEN = _CAUSAL_CONFUSED + tuple(
-    (f"{sentence} (The scale 1/√d is missing, too.)", _unscaled(mistaken))
-    for sentence, mistaken in _CAUSAL_CONFUSED
-)
-_LINE = _qkv(7, 7, 11, 3)
+}
 
 
-@returns_verdict
-def check_causal(function: Function) -> str:
-    """Is it causal attention? `causal_attention(q (n, d), k (n, d), v (n, e)) -> (n, e)`.
-
-    Position i mixes the values of positions 0 … i, itself included. Called with n = 7, d = 11,
-    e = 3, and once with scores in the hundreds, where a mask by a small number leaks.
-    """
-    require(
-        function,
-        _LINE,
-        _causal,
-        shape="n e",
-        known_mistakes=_CAUSAL_MISTAKEN,
-        explain=lambda: _explain_causal(function),
-    )
-    check_arguments_and_dtype(function, _LINE)
-    _refuse_leaks(function)
-    large = {**_LINE, "q": _LINE["q"] * 1e3}
-    return (
-        "No position attends to the future, each attends to itself, and the rows sum to one."
-        + _remark(function, large)
-    )
-
-
-def _explain_causal(function: Function) -> str | None:
-    weights = implied_weights(function, _LINE)
+def _explain_causal(function: Function, given: Arguments) -> str | None:
+    weights = implied_weights(function, given)
     if weights is None:
         return None
     blank = weights.isnan().any(dim=-1)
@@ -262,7 +215,7 @@ def _explain_causal(function: Function) -> str | None:
             "Every row is NaN: 0 · (−∞) is NaN, so a mask of zeros cannot be multiplied by −∞. Use "
             "`masked_fill` or `torch.where`."
         )
-    return _explain_visibility(weights, blank) or _explain(function, _LINE, _tril(len(weights)))
+    return _explain_visibility(weights, blank) or _explain(function, given, _tril(len(weights)))
 
 
 def _explain_visibility(weights: Tensor, blank: Tensor) -> str | None:
@@ -308,20 +261,36 @@ def _future(weights: Tensor, seen: Tensor) -> str | None:
     )
 
 
-def _refuse_leaks(function: Function) -> None:
+def _causal_then(function: Function, line: Arguments) -> str:
     """Scores far below zero, largest in the future: only a mask by −∞ (or nearly) works."""
     n, d = 7, 11
     k = torch.arange(-n, 0, dtype=torch.float64)[:, None].expand(n, d) * 100
-    given = {**_LINE, "q": torch.ones(n, d, dtype=torch.float64), "k": k}
+    given = {**line, "q": torch.ones(n, d, dtype=torch.float64), "k": k}
     weights = implied_weights(function, given)
     if weights is None or weights.isnan().any() or (weights.triu(1) < 1e-6).all():
-        return
+        return _remark(function, line)
     i, j = (weights.triu(1) >= 1e-6).nonzero()[0].tolist()
     raise Mistake(
         f"The mask leaks: with scores in the hundreds, position {i} attends to the future (weight "
         f"{number(weights[i, j])} for position {j}). The number used instead of −∞ is not low "
         "enough."
     )
+
+
+check_causal = Exercise(
+    """Is it causal attention? `causal_attention(q (n, d), k (n, d), v (n, e)) -> (n, e)`.
+
+    Position i mixes the values of positions 0 … i, itself included. Called with n = 7, d = 11,
+    e = 3, and once with scores in the hundreds, where a mask by a small number leaks.
+    """,
+    right=_causal,
+    cases=lambda: [_qkv(7, 7, 11, 3)],
+    axes="n e",
+    mistakes=_also_unscaled(_CAUSAL_CONFUSED),
+    explain=_explain_causal,
+    praise="No position attends to the future, each attends to itself, and the rows sum to one.",
+    then=_causal_then,
+)
 
 
 # ---- masked softmax
@@ -335,67 +304,6 @@ def _with_holes(n: int = 5, m: int = 7) -> Arguments:
 
 def _filled(scores: Tensor, mask: Tensor, value: float) -> Tensor:
     return scores.masked_fill(~mask, value)
-
-
-_SOFTMAX_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "True and False are exchanged: it keeps what the mask forbids. True = may attend.",
-        lambda s, mask: masked_softmax(s, ~mask),
-    ),
-    ("The mask is ignored: every key gets some weight.", lambda s, mask: s.softmax(-1)),
-    (
-        "The scores are multiplied by the mask, and a score of 0 is not a weight of 0, because "
-        "e⁰ = 1: what is not allowed keeps some weight.",
-        lambda s, mask: (s * mask).softmax(-1),
-    ),
-    (
-        "The mask is added as zeros and ones: what is not allowed keeps some weight.",
-        lambda s, mask: (s + mask.double()).softmax(-1),
-    ),
-    (
-        "Masked after the softmax without renormalising: the rows sum to less than one.",
-        lambda s, mask: s.softmax(-1) * mask,
-    ),
-    (
-        "The rows do not sum to one, the columns do: the softmax runs over the queries. It belongs "
-        "over the keys, `dim=-1`.",
-        lambda s, mask: masked_softmax(s.mT, mask.mT).mT,
-    ),
-    (
-        "It returns the masked scores: the softmax is missing.",
-        lambda s, mask: _filled(s, mask, -torch.inf),
-    ),
-    (
-        "It returns the exponentials: they are not divided by the sum of their row, so the rows do "
-        "not sum to one.",
-        lambda s, mask: s.exp() * mask,
-    ),
-)
-
-
-@returns_verdict
-def check_masked_softmax(function: Function) -> str:
-    """Is it the softmax over allowed keys? `masked_softmax(scores (n, m), mask (n, m)) -> (n, m)`.
-
-    `mask` is bool, True = may attend. A row without any True is zero, not NaN; scores in the
-    thousands overflow nothing, whether allowed or not. Called with n = 5, m = 7.
-    """
-    given = _with_holes()
-    require(
-        function,
-        given,
-        masked_softmax,
-        shape="n m",
-        known_mistakes=_SOFTMAX_MISTAKEN,
-        explain=lambda: _explain_masked(function, given),
-    )
-    _refuse_overflow(function, given)
-    _refuse_empty(function, given)
-    check_arguments_and_dtype(function, given)
-    return (
-        "Rows sum to one over what is allowed, a fully masked row is zero, and large scores do not "
-        f"overflow.{_gradient_remark(function, given)}"
-    )
 
 
 def _explain_masked(function: Function, given: Arguments) -> str | None:
@@ -488,3 +396,50 @@ def _gradient_remark(function: Function, given: Arguments) -> str:
         " One remark: the gradient of a fully masked row is NaN, though its value is zero: the "
         "NaN was replaced only after it had been computed."
     )
+
+
+def _masked_then(function: Function, given: Arguments) -> str:
+    _refuse_overflow(function, given)
+    _refuse_empty(function, given)
+    return _gradient_remark(function, given)
+
+
+check_masked_softmax = Exercise(
+    """Is it the softmax over allowed keys? `masked_softmax(scores (n, m), mask (n, m)) -> (n, m)`.
+
+    `mask` is bool, True = may attend. A row without any True is zero, not NaN; scores in the
+    thousands overflow nothing, whether allowed or not. Called with n = 5, m = 7.
+    """,
+    right=masked_softmax,
+    cases=lambda: [_with_holes()],
+    axes="n m",
+    mistakes={
+        (lambda s, mask: masked_softmax(s, ~mask)): (
+            "True and False are exchanged: it keeps what the mask forbids. True = may attend."
+        ),
+        (lambda s, mask: s.softmax(-1)): "The mask is ignored: every key gets some weight.",
+        (lambda s, mask: (s * mask).softmax(-1)): (
+            "The scores are multiplied by the mask, and a score of 0 is not a weight of 0, because "
+            "e⁰ = 1: what is not allowed keeps some weight."
+        ),
+        (lambda s, mask: (s + mask.double()).softmax(-1)): (
+            "The mask is added as zeros and ones: what is not allowed keeps some weight."
+        ),
+        (lambda s, mask: s.softmax(-1) * mask): (
+            "Masked after the softmax without renormalising: the rows sum to less than one."
+        ),
+        (lambda s, mask: masked_softmax(s.mT, mask.mT).mT): (
+            "The rows do not sum to one, the columns do: the softmax runs over the queries. It "
+            "belongs over the keys, `dim=-1`."
+        ),
+        (lambda s, mask: _filled(s, mask, -torch.inf)): (
+            "It returns the masked scores: the softmax is missing."
+        ),
+        (lambda s, mask: s.exp() * mask): "It returns the exponentials: they are not divided by "
+        "the sum of their row, so the rows do not sum to one.",
+    },
+    explain=_explain_masked,
+    praise="Rows sum to one over what is allowed, a fully masked row is zero, and large scores do "
+    "not overflow.",
+    then=_masked_then,
+)

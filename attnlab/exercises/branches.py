@@ -6,10 +6,7 @@ import torch
 from torch import Tensor
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import (
-    Arguments,
-    random_tensors,
-)
+from attnlab.exercises.attempt import Arguments, random_tensors
 from attnlab.exercises.exercise import Exercise
 from attnlab.exercises.verdict import Function
 from attnlab.exercises.work import require_no_loop

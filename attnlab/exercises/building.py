@@ -12,11 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.exercises import stages
-from attnlab.exercises.attempt import (
-    Arguments,
-    Named,
-    random_tensors,
-)
+from attnlab.exercises.attempt import Arguments, Named, random_tensors
 from attnlab.exercises.exercise import Exercise, but
 from attnlab.exercises.verdict import Function
 

@@ -7,11 +7,7 @@ import torch
 from torch import Tensor
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import (
-    Arguments,
-    random_tensors,
-    run,
-)
+from attnlab.exercises.attempt import Arguments, random_tensors, run
 from attnlab.exercises.exercise import Exercise, but
 from attnlab.exercises.verdict import Function, Mistake
 

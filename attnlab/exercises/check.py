@@ -30,4 +30,4 @@ class Check:
         return next((name for name, value in page.items() if value is self), "check")
 
     def __repr__(self) -> str:
-        return f"<{self.__name__}: {self.question}>"
+        return f"<{self.__name__}: {self.question.splitlines()[0]}>"

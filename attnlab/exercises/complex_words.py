@@ -5,10 +5,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from attnlab.exercises.attempt import (
-    Arguments,
-    random_tensors,
-)
+from attnlab.exercises.attempt import Arguments, random_tensors
 from attnlab.exercises.exercise import Exercise, but, drawn
 
 # ---- a word as a wave

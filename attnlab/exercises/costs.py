@@ -1,22 +1,19 @@
 """Checks of lesson 70: where times cross, a fitted exponent, a share, and a fair stop-watch."""
 
-import math
 import numbers
 import statistics
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import (
-    Arguments,
-    note_mistakes,
-    run,
-)
+from attnlab.exercises.attempt import Arguments, run
 from attnlab.exercises.exercise import Exercise
-from attnlab.exercises.verdict import Function, Mistake, returns_verdict, type_name
+from attnlab.exercises.observed import ObservedExercise
+from attnlab.exercises.verdict import Function, Mistake, type_name
 
 # ---- numbers
 
@@ -177,47 +174,20 @@ def _of_totals(*given: Any) -> float:
     return float(sum(a) / sum(b))
 
 
-def _one_after_the_other(ours: Any, base: Any, rounds: int, clock: Any) -> float:
+def _one_after_the_other(
+    ours: Any, base: Any, rounds: int, clock: Any, *, medians: bool = False
+) -> float:
     ours(), base()
     first = [pair[0] for pair in _rounds(ours, lambda: None, rounds, clock)]
     then = [pair[0] for pair in _rounds(base, lambda: None, rounds, clock)]
+    if medians:
+        return statistics.median(first) / statistics.median(then)
     return statistics.median(a / b for a, b in zip(first, then, strict=True))
 
 
-_WATCH_MISTAKEN: tuple[tuple[str, Timer], ...] = (
-    (
-        "The first call of each is measured: it includes what happens only once. Call both once "
-        "before the clock starts.",
-        lambda *given: statistics.median(a / b for a, b in _rounds(*given)),
-    ),
-    (
-        "It is the mean of the ratios: one call that was disturbed moves it. Take the median.",
-        lambda *given: statistics.fmean(a / b for a, b in _warm(*given)),
-    ),
-    (
-        "It is the ratio of the two medians: they may come from different rounds, and the machine "
-        "got slower in between. Take the ratio in each round, then the median of the ratios.",
-        _of_medians,
-    ),
-    (
-        "All rounds of the one come before all rounds of the other: the machine got slower in "
-        "between, and the second pays for it. Call them in turn.",
-        _one_after_the_other,
-    ),
-    (
-        "The ratio is upside down: own time over the time of the base.",
-        lambda *given: statistics.median(b / a for a, b in _warm(*given)),
-    ),
-    (
-        "It is one total over the other: a single call that was disturbed decides it. Take the "
-        "median of the ratios.",
-        _of_totals,
-    ),
-    (
-        "It is the smallest ratio: a call of the base that was disturbed makes it small. Take the "
-        "median.",
-        lambda *given: min(a / b for a, b in _warm(*given)),
-    ),
+_IN_BLOCKS = (
+    "All rounds of the one come before all rounds of the other: the machine got slower in between, "
+    "and the second pays for it. Call them in turn."
 )
 
 
@@ -236,24 +206,61 @@ def _timed(function: Function, rounds: int, busy: Sequence[int]) -> Any:
     return answer.value
 
 
-@returns_verdict
-def check_stopwatch(function: Function) -> str:
+_ROUNDS: dict[int, tuple[int, int]] = {7: (5, 10), 6: (4, 9)}  # and which calls are disturbed
+
+
+def _ratios(function: Function) -> list[float]:
+    """What it gives for each number of rounds, to nine digits."""
+    found = []
+    for rounds, busy in _ROUNDS.items():
+        value = _timed(function, rounds, busy)
+        number = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
+        if not isinstance(number, numbers.Real):
+            raise Mistake(f"ratio(…) should give one number; it gave {type_name(value)}.")
+        found.append(float(f"{number:.9g}"))
+    return found
+
+
+def _other_ratio(found: list[float], wanted: list[float]) -> str:
+    rounds, got, right = next(
+        one for one in zip(_ROUNDS, found, wanted, strict=True) if one[1] != one[2]
+    )
+    return f"With {rounds} rounds it gave {got:.4g}; it should be {right:.4g}."
+
+
+check_stopwatch = ObservedExercise(
     """Is it a fair comparison? `ratio(ours, base, rounds, clock)` → own time over the base's.
 
     `ours()` and `base()` take time, `clock()` gives seconds. Each is called once before anything is
     measured, then in turn, ours before base; the result is the median of the ratios of the rounds.
     Called on a pretended machine whose first calls take long, which gets slower all the time, and
     which is disturbed twice.
-    """
-    note_mistakes(sentence for sentence, _ in _WATCH_MISTAKEN)
-    for rounds, busy in ((7, (5, 10)), (6, (4, 9))):
-        value, right = _timed(function, rounds, busy), _timed(_fair, rounds, busy)
-        found = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
-        if not isinstance(found, numbers.Real):
-            raise Mistake(f"ratio(…) should give one number; it gave {type_name(value)}.")
-        if not math.isclose(found, right, rel_tol=1e-9):
-            for sentence, mistaken in _WATCH_MISTAKEN:
-                if math.isclose(found, _timed(mistaken, rounds, busy), rel_tol=1e-9):
-                    raise Mistake(sentence)
-            raise Mistake(f"With {rounds} rounds it gave {found:.4g}; it should be {right:.4g}.")
-    return "A first call, a slow machine and a disturbed round: none of them changes the ratio."
+    """,
+    right=_fair,
+    observe=_ratios,
+    mistakes={
+        (lambda *given: statistics.median(a / b for a, b in _rounds(*given))): (
+            "The first call of each is measured: it includes what happens only once. Call both "
+            "once before the clock starts."
+        ),
+        (lambda *given: statistics.fmean(a / b for a, b in _warm(*given))): (
+            "It is the mean of the ratios: one call that was disturbed moves it. Take the median."
+        ),
+        _of_medians: "It is the ratio of the two medians: they may come from different rounds, and "
+        "the machine got slower in between. Take the ratio in each round, then the median of the "
+        "ratios.",
+        _one_after_the_other: _IN_BLOCKS,
+        partial(_one_after_the_other, medians=True): _IN_BLOCKS,
+        (lambda *given: statistics.median(b / a for a, b in _warm(*given))): (
+            "The ratio is upside down: own time over the time of the base."
+        ),
+        _of_totals: "It is one total over the other: a single call that was disturbed decides it. "
+        "Take the median of the ratios.",
+        (lambda *given: min(a / b for a, b in _warm(*given))): (
+            "It is the smallest ratio: a call of the base that was disturbed makes it small. Take "
+            "the median."
+        ),
+    },
+    explain=_other_ratio,
+    praise="A first call, a slow machine and a disturbed round: none of them changes the ratio.",
+)

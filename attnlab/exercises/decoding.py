@@ -1,7 +1,6 @@
 """Checks of lesson 02: the bytes of a cache, and grouped-query attention that decodes with one."""
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -9,15 +8,11 @@ from torch import Tensor
 from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     Arguments,
-    KnownMistake,
     Parts,
-    check_arguments_and_dtype,
-    expect_tensors,
-    part_faults,
     random_tensors,
-    run,
 )
-from attnlab.exercises.verdict import Function, Mistake, returns_verdict
+from attnlab.exercises.exercise import Mistakes, but
+from attnlab.exercises.parts import PartsExercise
 
 # ---- bytes
 
@@ -81,77 +76,16 @@ def _layer(
     return join(out) @ wo, k, v
 
 
-def _changed(place: int, **changes: Any) -> Callable[..., Tensor]:
-    return lambda *given: _layer(*given, **changes)[place]
-
-
-_OUT_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The heads are split by a reshape without a transpose, so that one head gets parts of "
-        "several positions: (n, heads, d) first, then exchange n and heads.",
-        _changed(0, split=_reshaped),
-    ),
-    (
-        "The heads are joined without a transpose: from (h, n, d) first to (n, h, d).",
-        _changed(0, join=lambda out: out.reshape(out.shape[1], -1)),
-    ),
-    (
-        "The key heads are tiled 0, 1, 0, 1, …: query head a uses key head ⌊a g / h⌋, so the order "
-        "is 0, 0, …, 1, 1, ….",
-        _changed(0, share=_tiled),
-    ),
-    (
-        "The mask is aligned at the top left, as if the new tokens came first. They come after the "
-        "cached ones and may attend to all of these: `tril(m)`.",
-        _changed(0, diagonal=0),
-    ),
-    (
-        "Nothing is masked: a new token must not attend to the new tokens after it.",
-        _changed(0, diagonal=10**6),
-    ),
-    (
-        "New tokens do not attend to themselves: the mask is one too strict.",
-        lambda *given: _changed(0, diagonal=given[-1].shape[1] - 1)(*given),
-    ),
-    (
-        "The cached keys are not attended to: the scores must cover the cache and the new tokens.",
-        lambda *given: _changed(0, first=given[-1].shape[1])(*given),
-    ),
-    (
-        "The new keys stand before the cached ones: append them at the end.",
-        _changed(0, newest_first=True),
-    ),
-    ("The scores are not scaled: multiply them by 1/√d.", _changed(0, scale=1.0)),
-    (
-        "The scores are scaled by the model width: d is the width of one head.",
-        lambda *given: _changed(0, scale=given[0].shape[-1] ** -0.5)(*given),
-    ),
-    (
-        "The softmax runs over the queries; the weights of a query sum to one, `dim=-1`.",
-        _changed(0, axis=-2),
-    ),
-)
-
-
-def _cached_mistaken(place: int, name: str) -> tuple[KnownMistake, ...]:
-    other = "keys" if name == "values" else "values"
-    return (
-        (
-            f"The new {name} are put before the cached ones: append them at the end.",
-            _changed(place, newest_first=True),
+def _cached_mistaken(name: str, other: str, place: int) -> Mistakes:
+    return {
+        but(newest_first=True): (
+            f"The new {name} are put before the cached ones: append them at the end."
         ),
-        (
-            f"`{name}` holds the {other}: return the output, then the keys, then the values.",
-            _changed(3 - place),
+        (lambda *given: _layer(*given)[place]): (
+            f"`{name}` holds the {other}: return the output, then the keys, then the values."
         ),
-        (
-            f"The cached {name} are split by a reshape without a transpose.",
-            _changed(place, split=_reshaped),
-        ),
-    )
-
-
-_LAYER_MISTAKEN = (_OUT_MISTAKEN, _cached_mistaken(1, "keys"), _cached_mistaken(2, "values"))
+        but(split=_reshaped): f"The cached {name} are split by a reshape without a transpose.",
+    }
 
 
 def _inputs(n: int, m: int) -> Arguments:
@@ -168,22 +102,58 @@ def _inputs(n: int, m: int) -> Arguments:
     return {name: {**given, "h": h, "g": g}[name] for name in names}
 
 
-@returns_verdict
-def check_grouped_layer(function: Function) -> str:
+check_grouped_layer = PartsExercise(
     """Is it grouped-query attention with a cache?
 
     `layer(x, Wq, Wk, Wv, Wo, h, g, keys, values) -> (y, keys, values)`: `x` (n, dim) are new
     tokens, `Wq` (dim, h · d), `Wk` and `Wv` (dim, g · d), `Wo` (h · d, dim); `keys` and `values`
     (g, m, d) are the cache, which comes back with m + n positions. Called with n = 3, m = 4, then
     with n = 1, m = 7 and with n = 5 and an empty cache; h = 6, g = 2, d = 5, dim = 11.
-    """
-    names, shapes = ("y", "keys", "values"), ("n dim", "g m+n d", "g m+n d")
-    for n, m in ((3, 4), (1, 7), (5, 0)):
-        given = _inputs(n, m)
-        truth = _layer(*given.values())
-        parts = expect_tensors(run(function, given), names, shapes, truth)
-        faults = part_faults(parts, truth, given, names, _LAYER_MISTAKEN)
-        if faults:
-            raise Mistake(faults[0])
-    check_arguments_and_dtype(lambda *args: function(*args)[0], given)  # type: ignore[index]
-    return "Whole text or one token at a time: the layer gives the same, and its cache has g heads."
+    """,
+    right=_layer,
+    cases=lambda: [_inputs(n, m) for n, m in ((3, 4), (1, 7), (5, 0))],
+    axes={"y": "n dim", "keys": "g m+n d", "values": "g m+n d"},
+    of_part={
+        "y": {
+            but(
+                split=_reshaped
+            ): "The heads are split by a reshape without a transpose, so that one "
+            "head gets parts of several positions: (n, heads, d) first, then exchange n and heads.",
+            but(join=lambda out: out.reshape(out.shape[1], -1)): (
+                "The heads are joined without a transpose: from (h, n, d) first to (n, h, d)."
+            ),
+            but(
+                share=_tiled
+            ): "The key heads are tiled 0, 1, 0, 1, …: query head a uses key head ⌊a g "
+            "/ h⌋, so the order is 0, 0, …, 1, 1, ….",
+            but(
+                diagonal=0
+            ): "The mask is aligned at the top left, as if the new tokens came first. "
+            "They come after the cached ones and may attend to all of these: `tril(m)`.",
+            but(diagonal=10**6): (
+                "Nothing is masked: a new token must not attend to the new tokens after it."
+            ),
+            (lambda *given: _layer(*given, diagonal=given[-1].shape[1] - 1)): (
+                "New tokens do not attend to themselves: the mask is one too strict."
+            ),
+            (lambda *given: _layer(*given, first=given[-1].shape[1])): (
+                "The cached keys are not attended to: the scores must cover the cache and the new "
+                "tokens."
+            ),
+            but(newest_first=True): (
+                "The new keys stand before the cached ones: append them at the end."
+            ),
+            but(scale=1.0): "The scores are not scaled: multiply them by 1/√d.",
+            (lambda *given: _layer(*given, scale=given[0].shape[-1] ** -0.5)): (
+                "The scores are scaled by the model width: d is the width of one head."
+            ),
+            but(axis=-2): (
+                "The softmax runs over the queries; the weights of a query sum to one, `dim=-1`."
+            ),
+        },
+        "keys": _cached_mistaken("keys", "values", 2),
+        "values": _cached_mistaken("values", "keys", 1),
+    },
+    praise="Whole text or one token at a time: the layer gives the same, and its cache has g "
+    "heads.",
+)

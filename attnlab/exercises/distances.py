@@ -7,10 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import (
-    Arguments,
-    random_tensors,
-)
+from attnlab.exercises.attempt import Arguments, random_tensors
 from attnlab.exercises.exercise import Exercise, but
 from attnlab.exercises.verdict import Function
 from attnlab.exercises.work import require_no_loop

@@ -16,6 +16,7 @@ The exercise is called with the learner's function and gives a `Verdict`. The fu
 with ``right`` on each of the cases; where it differs, with each known mistake.
 """
 
+import abc
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property, partial
@@ -25,8 +26,8 @@ from attnlab.exercises.attempt import (
     Answer,
     Arguments,
     KnownMistake,
+    changed_in_place,
     check_side_effects,
-    note_mistakes,
     random_tensors,
     require,
 )
@@ -81,57 +82,85 @@ def _no_cases() -> tuple[Arguments, ...]:
     return ()
 
 
+def whole(formula: Formula | But, right: Formula) -> Formula:
+    """A known mistake as a formula of its own."""
+    return formula.of(right) if isinstance(formula, But) else formula
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Exercise(Check):
+class FunctionExercise(Check, abc.ABC):
     """An exercise whose answer is a function; calling it with one gives the `Verdict`.
 
-    `question` is the help: what is asked for, the signature, shapes and sizes. `axes` names the
-    axes of the result. `mistakes` maps wrong formulas to sentences, as `check_number` maps wrong
-    numbers to them; the first formula that gives what the function gave is named. Some run only
-    where sizes agree: `alike` are further cases on which mistakes are looked for. `explain` is
-    asked where no known mistake agrees, with the function and the case. `then` is called last,
-    with the last case: it raises a `Mistake`, or adds to the `praise`.
+    `question` is the help: what is asked for, the signature, shapes and sizes. The function is
+    compared with `right` on each of the `cases`. `then` is called last, with the last case: it
+    raises a `Mistake`, or adds to the `praise`. `explain` is asked where no known mistake agrees,
+    with the function and the case. With `in_place` a function may change its arguments, as a step
+    that updates a state does; the verdict remarks upon it.
     """
 
     _: KW_ONLY
     right: Formula
     cases: Cases
-    axes: str
-    mistakes: Mistakes
     praise: str
-    alike: Cases = _no_cases
     explain: Callable[[Function, Arguments], str | None] = lambda function, given: None
     then: Callable[[Function, Arguments], str | None] = lambda function, given: None
+    in_place: bool = False
 
-    @cached_property
+    @property
+    @abc.abstractmethod
     def known_mistakes(self) -> tuple[KnownMistake, ...]:
         """Each sentence with its formula, made whole."""
-        return tuple(
-            (sentence, formula.of(self.right) if isinstance(formula, But) else formula)
-            for formula, sentence in self.mistakes.items()
-        )
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """What it can say of a known mistake, each sentence once."""
-        return tuple(dict.fromkeys(self.mistakes.values()))
+        return tuple(dict.fromkeys(sentence for sentence, _ in self.known_mistakes))
+
+    @abc.abstractmethod
+    def require(self, function: Function, given: Arguments) -> Answer:
+        """The answer of the function on one case if it is right; else a `Mistake`."""
+
+    def remark(self, answer: Answer) -> str:
+        """What is added to the praise because of a right answer; or a `Mistake`."""
+        if self.in_place and answer.changed:
+            return f" One remark: {changed_in_place(answer)}"
+        check_side_effects(answer)
+        return ""
 
     def __call__(self, function: Function, /, **options: Any) -> Verdict:
         """Is the function right? `options` go to ``cases``."""
-        note_mistakes(self.sentences)
         try:
             require_function(function, self.__name__)
             given: Arguments = {}
             answers = []
             for given in self.cases(**options):
-                answers.append(self._require(function, given))
-            for answer in answers:
-                check_side_effects(answer)
-            return Verdict(True, self.praise + (self.then(function, given) or ""))
+                answers.append(self.require(function, given))
+            remark = [self.remark(answer) for answer in answers][-1]
+            return Verdict(True, self.praise + (self.then(function, given) or "") + remark)
         except Mistake as mistake:
             return Verdict(False, str(mistake))
 
-    def _require(self, function: Function, given: Arguments) -> Answer:
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Exercise(FunctionExercise):
+    """An exercise whose answer is a function that gives one tensor, or a number.
+
+    `axes` names the axes of the result. `mistakes` maps wrong formulas to sentences, as
+    `check_number` maps wrong numbers to them; a formula is named that gives what the function
+    gave, on all cases rather than on one. Some run only where sizes agree: `alike` are further
+    cases on which mistakes are looked for.
+    """
+
+    _: KW_ONLY
+    axes: str
+    mistakes: Mistakes
+    alike: Cases = _no_cases
+
+    @cached_property
+    def known_mistakes(self) -> tuple[KnownMistake, ...]:
+        return tuple((text, whole(formula, self.right)) for formula, text in self.mistakes.items())
+
+    def require(self, function: Function, given: Arguments) -> Answer:
         return require(
             function,
             given,
@@ -139,5 +168,6 @@ class Exercise(Check):
             shape=self.axes,
             known_mistakes=self.known_mistakes,
             cases=tuple(self.alike()),
+            others=tuple(self.cases()),
             explain=partial(self.explain, function, given),
         )

@@ -8,10 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import (
-    Arguments,
-    random_tensors,
-)
+from attnlab.exercises.attempt import Arguments, random_tensors
 from attnlab.exercises.exercise import Exercise, but, drawn
 from attnlab.exercises.verdict import Function, Mistake
 from attnlab.exercises.work import work_of

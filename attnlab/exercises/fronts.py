@@ -5,8 +5,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import note_mistakes, run
-from attnlab.exercises.verdict import Function, Mistake, returns_verdict, type_name
+from attnlab.exercises.attempt import run
+from attnlab.exercises.observed import ObservedExercise
+from attnlab.exercises.verdict import Function, Mistake, type_name
 
 Points = Mapping[str, tuple[float, float]]
 Seeds = Mapping[str, Sequence[float]]
@@ -71,19 +72,6 @@ def _against_cost(points: Points) -> list[str]:
     return _front({name: (-cost, score) for name, (cost, score) in points.items()})
 
 
-_FRONT_MISTAKEN: tuple[tuple[str, Callable[[Points], list[str]]], ...] = (
-    (
-        "One that is beaten in one of the two and equal in the other is kept: equal and better "
-        "together is beaten, too.",
-        _strict,
-    ),
-    ("Of two with equal costs the worse one is kept.", _by_cost_only),
-    ("Of two with equal scores the dearer one is kept.", _by_score_only),
-    ("Low scores are taken for good ones.", _upside_down),
-    ("High costs are taken for good ones.", _against_cost),
-    ("It is all of them: those that are beaten have to go.", lambda points: list(points)),
-)
-
 _FRONT_CASES: tuple[Points, ...] = (
     {
         **{"a": (3.0, 50.0), "b": (1.0, 20.0), "c": (3.0, 40.0), "d": (5.0, 50.0)},
@@ -93,34 +81,50 @@ _FRONT_CASES: tuple[Points, ...] = (
 )
 
 
-@returns_verdict
-def check_front(function: Function) -> str:
-    """Is it the Pareto front? `front(points)` → the names, of `{name: (cost, score)}`.
-
-    Low costs and high scores are good. Two that are equal in both are both kept. The order of the
-    names does not count.
-    """
-    note_mistakes(sentence for sentence, _ in _FRONT_MISTAKEN)
-    for points in _FRONT_CASES:
-        answer = run(function, {"points": dict(points)})
-        if answer.raised:
-            raise Mistake(f"front(points) {answer.raised}. {answer.hint}".rstrip())
-        found = _names(answer.value, "front(points)")
-        if found == set(_front(points)):
-            continue
-        for sentence, mistaken in _FRONT_MISTAKEN:
-            if found == set(mistaken(points)):
-                raise Mistake(sentence)
-        raise Mistake(f"Of {dict(points)} it gave {sorted(found)}; it should be {_front(points)}.")
-    return "Nothing on the front is beaten in both, and everything else is."
-
-
 def _names(value: object, call: str) -> set[str]:
     if not isinstance(value, list | tuple | set | dict) or not all(
         isinstance(name, str) for name in value
     ):
         raise Mistake(f"{call} should give a list of names; it gave {type_name(value)}.")
     return set(value)
+
+
+def _fronts(function: Function) -> list[set[str]]:
+    found = []
+    for points in _FRONT_CASES:
+        answer = run(function, {"points": dict(points)})
+        if answer.raised:
+            raise Mistake(f"front(points) {answer.raised}. {answer.hint}".rstrip())
+        found.append(_names(answer.value, "front(points)"))
+    return found
+
+
+def _other_front(found: list[set[str]], wanted: list[set[str]]) -> str:
+    place = next(i for i, names in enumerate(found) if names != wanted[i])
+    points = _FRONT_CASES[place]
+    return f"Of {dict(points)} it gave {sorted(found[place])}; it should be {_front(points)}."
+
+
+check_front = ObservedExercise(
+    """Is it the Pareto front? `front(points)` → the names, of `{name: (cost, score)}`.
+
+    Low costs and high scores are good. Two that are equal in both are both kept. The order of the
+    names does not count.
+    """,
+    right=_front,
+    observe=_fronts,
+    mistakes={
+        _strict: "One that is beaten in one of the two and equal in the other is kept: equal and "
+        "better together is beaten, too.",
+        _by_cost_only: "Of two with equal costs the worse one is kept.",
+        _by_score_only: "Of two with equal scores the dearer one is kept.",
+        _upside_down: "Low scores are taken for good ones.",
+        _against_cost: "High costs are taken for good ones.",
+        (lambda points: list(points)): "It is all of them: those that are beaten have to go.",
+    },
+    explain=_other_front,
+    praise="Nothing on the front is beaten in both, and everything else is.",
+)
 
 
 # ---- beaten on every seed
@@ -189,22 +193,6 @@ def _best_rival(scores: Seeds, compute: Mapping[str, float]) -> dict[str, str | 
     }
 
 
-_BEATEN_MISTAKEN: tuple[tuple[str, Function], ...] = (
-    ("It compares the means: one lucky seed can decide those.", _with(_by_means)),
-    (
-        "It compares seed by seed: seed 0 of one has nothing to do with seed 0 of the other. The "
-        "worst seed of the rival must be above the best one.",
-        _with(_seed_by_seed),
-    ),
-    (
-        "It compares the best seed of the rival with the worst one: the other way round.",
-        _with(_best_against_worst),
-    ),
-    ("A rival that costs equally much counts as well.", _with(_only_cheaper)),
-    ("The rival must not cost more.", _with(_whatever_the_cost)),
-    ("Of several rivals it gives the best one; asked for is the cheapest.", _best_rival),
-)
-
 _SCORES: Seeds = {
     "a": [50.0, 52.0, 51.0],
     "b": [60.0, 80.0, 53.0],
@@ -218,32 +206,48 @@ _SCORES: Seeds = {
 _COMPUTE = {"a": 3.0, "b": 2.0, "c": 2.5, "d": 6.0, "e": 4.0, "f": 6.0, "g": 7.0, "h": 2.5}
 
 
-@returns_verdict
-def check_beaten(function: Function) -> str:
-    """Who is beaten by whom? `beaten(scores, compute)` → {name: a rival's name, or None}.
-
-    `scores` gives one number per seed, high is good; `compute` one cost. A rival costs at most as
-    much, and its worst seed is better than the other's best; the cheapest rival is named.
-    """
-    note_mistakes(sentence for sentence, _ in _BEATEN_MISTAKEN)
+def _rivals(function: Function) -> dict[str, str | None]:
     given = {"scores": copy.deepcopy(dict(_SCORES)), "compute": dict(_COMPUTE)}
     answer = run(function, given)
     if answer.raised:
         raise Mistake(f"beaten(scores, compute) {answer.raised}. {answer.hint}".rstrip())
-    value, right = answer.value, _beaten(_SCORES, _COMPUTE)
-    if not isinstance(value, dict):
-        raise Mistake(f"beaten(…) should give a dict; it gave {type_name(value)}.")
-    if value == {name: rival for name, rival in right.items() if rival is not None}:
-        raise Mistake("Those that nobody beats are missing: their rival is None.")
-    if value != right:
-        for sentence, mistaken in _BEATEN_MISTAKEN:
-            if value == mistaken(_SCORES, _COMPUTE):
-                raise Mistake(sentence)
-        if set(value) != set(right):
-            raise Mistake(f"It has the names {sorted(value)}; it should have {sorted(right)}.")
-        wrong = next(name for name in right if value[name] != right[name])
-        raise Mistake(
-            f"For {wrong!r}, with {_SCORES[wrong]} at a cost of {_COMPUTE[wrong]:g}, it gave "
-            f"{value[wrong]!r}; it should be {right[wrong]!r}."
-        )
-    return "Only what holds on every seed counts as beaten."
+    if not isinstance(answer.value, dict):
+        raise Mistake(f"beaten(…) should give a dict; it gave {type_name(answer.value)}.")
+    return answer.value
+
+
+def _other_rivals(found: dict[str, str | None], right: dict[str, str | None]) -> str:
+    if set(found) != set(right):
+        return f"It has the names {sorted(found)}; it should have {sorted(right)}."
+    wrong = next(name for name in right if found[name] != right[name])
+    return (
+        f"For {wrong!r}, with {_SCORES[wrong]} at a cost of {_COMPUTE[wrong]:g}, it gave "
+        f"{found[wrong]!r}; it should be {right[wrong]!r}."
+    )
+
+
+check_beaten = ObservedExercise(
+    """Who is beaten by whom? `beaten(scores, compute)` → {name: a rival's name, or None}.
+
+    `scores` gives one number per seed, high is good; `compute` one cost. A rival costs at most as
+    much, and its worst seed is better than the other's best; the cheapest rival is named.
+    """,
+    right=_beaten,
+    observe=_rivals,
+    mistakes={
+        (lambda *given: {name: rival for name, rival in _beaten(*given).items() if rival}): (
+            "Those that nobody beats are missing: their rival is None."
+        ),
+        _with(_by_means): "It compares the means: one lucky seed can decide those.",
+        _with(_seed_by_seed): "It compares seed by seed: seed 0 of one has nothing to do with seed "
+        "0 of the other. The worst seed of the rival must be above the best one.",
+        _with(_best_against_worst): (
+            "It compares the best seed of the rival with the worst one: the other way round."
+        ),
+        _with(_only_cheaper): "A rival that costs equally much counts as well.",
+        _with(_whatever_the_cost): "The rival must not cost more.",
+        _best_rival: "Of several rivals it gives the best one; asked for is the cheapest.",
+    },
+    explain=_other_rivals,
+    praise="Only what holds on every seed counts as beaten.",
+)

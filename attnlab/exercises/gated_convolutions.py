@@ -1,27 +1,15 @@
 """Checks of lesson 37: the size of a state, a map, a recalling sum, and a layer of H3."""
 
 from collections.abc import Callable
-from functools import partial
 
 import torch
 from torch import Tensor
 
 from attnlab.core.convolution import short_convolution, toeplitz
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import (
-    Arguments,
-    KnownMistake,
-    Parts,
-    changed_in_place,
-    expect_tensors,
-    note_mistakes,
-    part_faults,
-    random_tensors,
-    run,
-    same,
-)
+from attnlab.exercises.attempt import Arguments, Parts, random_tensors
 from attnlab.exercises.exercise import Exercise, but, drawn
-from attnlab.exercises.verdict import Function, Mistake, returns_verdict
+from attnlab.exercises.parts import PartsExercise
 
 # ---- the size of a state
 
@@ -160,8 +148,6 @@ check_associate = Exercise(
 
 # ---- a layer of H3 that reads on
 
-_LAYER, _LAYER_SHAPES = ("y", "products", "keys"), ("t d", "r d d", "p-1 d")
-
 
 def _layer(
     x: Tensor, Wq: Tensor, Wk: Tensor, Wv: Tensor, Wo: Tensor, taps: Tensor, decay: Tensor,
@@ -203,64 +189,6 @@ def _shifted_kept(*given: Tensor) -> Parts:
     return y, products, torch.cat((old, shifted))[len(shifted) :]
 
 
-_LAYER_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The taps are turned around: the first belongs to the token itself, the second to the one "
-        "before it.",
-        partial(_layer, turned=True),
-    ),
-    (
-        "The values went through the shift. It is the keys that are shifted.",
-        partial(_layer, shift_values=True),
-    ),
-    (
-        "The piece begins as if nothing stood before it: the shift needs the last p − 1 keys of "
-        "the state.",
-        partial(_layer, forgotten=True),
-    ),
-    (
-        "The product is the wrong way round: rows belong to the key, columns to the value, so that "
-        "the query meets the key.",
-        partial(_layer, transposed=True),
-    ),
-    (
-        "The query reads before the newest product is added. The sum runs up to the token itself.",
-        partial(_layer, late=True),
-    ),
-    (
-        "The newest product has faded as well. Only what was in the state before it fades.",
-        partial(_layer, faded=True),
-    ),
-    (
-        "The state fades after it is read, so that what is read has faded once too little. Fade "
-        "the state, add the newest product, then read.",
-        partial(_layer, fades_late=True),
-    ),
-    (
-        "The products do not fade: each mode is multiplied by its decay at every token.",
-        partial(_layer, fades=False),
-    ),
-    (
-        "The modes are added as they are; each has its weight in the output.",
-        partial(_layer, weighed=False),
-    ),
-    (
-        "The skip D is missing: the product of the newest token is read a second time, times D.",
-        partial(_layer, skip="none"),
-    ),
-    (
-        "The skip D belongs to what the state space reads, the product of key and value, and not "
-        "to the value alone.",
-        partial(_layer, skip="value"),
-    ),
-    ("The output matrix is missing.", partial(_layer, output=False)),
-    (
-        "The state holds keys after the shift. The next shift needs them as they were before it.",
-        _shifted_kept,
-    ),
-)
-
-
 def _given(*, full: bool) -> Arguments:
     """Five tokens of width 3, with the state of the beginning, or that after four others."""
     x, *matrices = random_tensors((9, 3), *[(3, 3)] * 4, seed=39)
@@ -273,8 +201,7 @@ def _given(*, full: bool) -> Arguments:
     return dict(zip(names, (x[4:], *parts, *state), strict=True))
 
 
-@returns_verdict
-def check_h3_layer(function: Function) -> str:
+check_h3_layer = PartsExercise(
     """Is it a layer of H3? `layer(x, Wq, Wk, Wv, Wo, taps, decay, weight, D, products, keys)`.
 
     One head of width d: `x` is (t, d), the matrices (d, d) are applied as `x @ W`. `taps` (d, p)
@@ -282,14 +209,44 @@ def check_h3_layer(function: Function) -> str:
     kernel, the sum of weight · decay^t; `D` is the skip. `products` (r, d, d) and `keys` (p − 1, d,
     the oldest first) are the state. It returns (y, products, keys). Called with t = 5, from the
     beginning and after four tokens.
-    """
-    note_mistakes(sentence for sentence, _ in _LAYER_MISTAKEN)
-    for given in (_given(full=False), _given(full=True)):
-        truth = _right(*given.values())
-        parts = expect_tensors(run(function, given), _LAYER, _LAYER_SHAPES, truth)
-        named = (text for text, wrong in _LAYER_MISTAKEN if same(parts, wrong(*given.values())))
-        if faults := part_faults(parts, truth, given, _LAYER, ((), (), ())):
-            raise Mistake(next(named, None) or " ".join(faults))
-    answer = run(function, given)
-    remark = f" One remark: {changed_in_place(answer)}" if answer.changed else ""
-    return f"A shift, two products and a fading state: that is all of H3.{remark}"
+    """,
+    right=_layer,
+    cases=lambda: [_given(full=False), _given(full=True)],
+    axes={"y": "t d", "products": "r d d", "keys": "p-1 d"},
+    mistakes={
+        but(turned=True): "The taps are turned around: the first belongs to the token itself, the "
+        "second to the one before it.",
+        but(shift_values=True): (
+            "The values went through the shift. It is the keys that are shifted."
+        ),
+        but(forgotten=True): "The piece begins as if nothing stood before it: the shift needs the "
+        "last p − 1 keys of the state.",
+        but(transposed=True): "The product is the wrong way round: rows belong to the key, columns "
+        "to the value, so that the query meets the key.",
+        but(late=True): (
+            "The query reads before the newest product is added. The sum runs up to "
+            "the token itself."
+        ),
+        but(faded=True): (
+            "The newest product has faded as well. Only what was in the state before it fades."
+        ),
+        but(fades_late=True): "The state fades after it is read, so that what is read has faded "
+        "once too little. Fade the state, add the newest product, then read.",
+        but(fades=False): (
+            "The products do not fade: each mode is multiplied by its decay at every token."
+        ),
+        but(weighed=False): "The modes are added as they are; each has its weight in the output.",
+        but(skip="none"): (
+            "The skip D is missing: the product of the newest token is read a second time, times D."
+        ),
+        but(skip="value"): "The skip D belongs to what the state space reads, the product of key "
+        "and value, and not to the value alone.",
+        but(output=False): "The output matrix is missing.",
+        _shifted_kept: (
+            "The state holds keys after the shift. The next shift needs them as they "
+            "were before it."
+        ),
+    },
+    praise="A shift, two products and a fading state: that is all of H3.",
+    in_place=True,
+)

@@ -11,15 +11,9 @@ from torch.nn import functional as F
 from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import (
     Arguments,
-    KnownMistake,
-    as_float64,
-    check_arguments,
     random_tensors,
-    require,
-    run,
 )
 from attnlab.exercises.exercise import Exercise, but
-from attnlab.exercises.verdict import Function, Mistake, returns_verdict
 
 # ---- a neighbourhood
 
@@ -143,77 +137,51 @@ def _along(i: Tensor, j: Tensor, width: int, axis: int) -> Tensor:
     return (right if axis == 0 else down) == 0
 
 
-_AXIS_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The axes are exchanged. As in numpy: axis 1 runs along a line, so i and j share the LINE, "
-        "i // width; axis 0 runs along a column.",
-        lambda i, j, w, axis: _along(i, j, w, 1 - axis),
-    ),
-    (
-        "`axis` is not used: the result is always the line.",
-        lambda i, j, w, axis: _along(i, j, w, 1),
-    ),
-    (
-        "`axis` is not used: the result is always the column.",
-        lambda i, j, w, axis: _along(i, j, w, 0),
-    ),
-    (
-        "Both axes at once: that is a cross. Use the given axis only; another layer has the other "
-        "one.",
-        lambda i, j, w, axis: _along(i, j, w, 0) | _along(i, j, w, 1),
-    ),
-    (
-        "Same line AND same column is the pixel itself. Only one of the two is wanted.",
-        lambda i, j, w, axis: _along(i, j, w, 0) & _along(i, j, w, 1),
-    ),
-    (
-        "That is a window, not a line: |i − j| < width moves with i and reaches into the lines "
-        "above and below. Lines begin at multiples of `width`.",
-        lambda i, j, w, axis: (i - j).abs() < w if axis == 1 else (i - j) % w == 0,
-    ),
-    (
-        "The lines are cut in the wrong place: a line has `width` pixels, and you divide by the "
-        "height.",
-        lambda i, j, w, axis: _along(i, j, _height(i, w), axis),
-    ),
-    (
-        "It sees the past only: `j <= i` is not wanted here.",
-        lambda i, j, w, axis: (j <= i) & _along(i, j, w, axis),
-    ),
-    (
-        "No pixel sees itself: it is in its own line and in its own column.",
-        lambda i, j, w, axis: (i != j) & _along(i, j, w, axis),
-    ),
-)
-
-
-@returns_verdict
-def check_axis(function: Function) -> str:
+check_axis = Exercise(
     """Is it one axis? `shares(i, j, width, axis) -> (n, m)`, True = in one line, or one column.
 
     `i` (n, 1) and `j` (1, m) are integer positions of pixels in raster order, in lines of `width`;
     `axis` is as in numpy: 1 along a line, 0 along a column. Called for 5 lines of 7 and 4 of 3.
-    """
-    for height, width in ((5, 7), (4, 3)):
-        both = [_grid(height, width, axis=axis) for axis in (1, 0)]
-        named = [_both(both, mistaken) for _, mistaken in _AXIS_MISTAKEN]
-        answers = _both(both, function)
-        for (sentence, _), mistaken in zip(_AXIS_MISTAKEN, named, strict=True):
-            if answers is not None and mistaken is not None and torch.equal(answers, mistaken):
-                raise Mistake(sentence)
-        for given in both:
-            require(function, given, _along, shape="n m")
-    check_arguments(function, both[0])
-    return "A line is a block of `width`, a column a stride of `width`: two patterns that you know."
-
-
-def _both(cases: list[Arguments], function: Function) -> Tensor | None:
-    """The answers for both axes: some mistakes change only one of them."""
-    answers = [as_float64(run(function, given).value) for given in cases]
-    found = [one for one in answers if one is not None]
-    if len(found) < len(cases) or len({one.shape for one in found}) > 1:
-        return None
-    return torch.stack(found).bool()
+    """,
+    right=_along,
+    cases=lambda: [_grid(*sizes, axis=axis) for sizes in ((5, 7), (4, 3)) for axis in (1, 0)],
+    axes="n m",
+    mistakes={
+        (lambda i, j, w, axis: _along(i, j, w, 1 - axis)): (
+            "The axes are exchanged. As in numpy: axis 1 runs along a line, so i and j share the "
+            "LINE, i // width; axis 0 runs along a column."
+        ),
+        (lambda i, j, w, axis: _along(i, j, w, 1)): (
+            "`axis` is not used: the result is always the line."
+        ),
+        (lambda i, j, w, axis: _along(i, j, w, 0)): (
+            "`axis` is not used: the result is always the column."
+        ),
+        (lambda i, j, w, axis: _along(i, j, w, 0) | _along(i, j, w, 1)): (
+            "Both axes at once: that is a cross. Use the given axis only; another layer has the "
+            "other one."
+        ),
+        (lambda i, j, w, axis: _along(i, j, w, 0) & _along(i, j, w, 1)): (
+            "Same line AND same column is the pixel itself. Only one of the two is wanted."
+        ),
+        (lambda i, j, w, axis: (i - j).abs() < w if axis == 1 else (i - j) % w == 0): (
+            "That is a window, not a line: |i − j| < width moves with i and reaches into the lines "
+            "above and below. Lines begin at multiples of `width`."
+        ),
+        (lambda i, j, w, axis: _along(i, j, _height(i, w), axis)): (
+            "The lines are cut in the wrong place: a line has `width` pixels, and you divide by "
+            "the height."
+        ),
+        (lambda i, j, w, axis: (j <= i) & _along(i, j, w, axis)): (
+            "It sees the past only: `j <= i` is not wanted here."
+        ),
+        (lambda i, j, w, axis: (i != j) & _along(i, j, w, axis)): (
+            "No pixel sees itself: it is in its own line and in its own column."
+        ),
+    },
+    praise="A line is a block of `width`, a column a stride of `width`: two patterns that you "
+    "know.",
+)
 
 
 # ---- pairs of two axial layers

@@ -6,11 +6,7 @@ import torch
 from torch import Tensor
 
 from attnlab.core.softmax import masked_softmax
-from attnlab.exercises.attempt import (
-    Arguments,
-    as_float64,
-    run,
-)
+from attnlab.exercises.attempt import Arguments, as_float64, run
 from attnlab.exercises.exercise import Exercise, drawn
 from attnlab.exercises.verdict import Function
 from attnlab.exercises.weights import EXTRA_COLUMNS, explain, implied_weights

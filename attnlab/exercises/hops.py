@@ -6,10 +6,7 @@ import torch
 from torch import Tensor
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import (
-    Arguments,
-    random_tensors,
-)
+from attnlab.exercises.attempt import Arguments, random_tensors
 from attnlab.exercises.exercise import Exercise, but, drawn
 
 # ---- how many readings

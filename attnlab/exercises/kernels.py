@@ -2,26 +2,15 @@
 
 import math
 from collections.abc import Callable, Iterator
-from numbers import Real
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import (
-    Arguments,
-    KnownMistake,
-    Parts,
-    as_float64,
-    expect_tensors,
-    part_faults,
-    random_tensors,
-    run,
-    same,
-)
+from attnlab.exercises.attempt import Arguments, Parts, as_float64, random_tensors, run, same
 from attnlab.exercises.exercise import Exercise
-from attnlab.exercises.verdict import Function, Mistake, returns_verdict
+from attnlab.exercises.parts import PartsExercise
+from attnlab.exercises.verdict import Function, Mistake
 from attnlab.exercises.work import Work
 
 # ---- how many features
@@ -57,97 +46,66 @@ def _variance(x: Tensor, y: Tensor, r: int) -> Parts:
     return (2 * plus - _square(x) - _square(y)).exp(), (plus.exp() - 1) / r
 
 
-_VARIANCE_MISTAKEN: tuple[tuple[KnownMistake, ...], ...] = (
-    (
-        (
-            "The second moment is the square of the mean, e^(2 x·y): that would leave no variance. "
-            "f² contains e^(2ω·z) with z = x + y; 2ω·z is normal with variance 4|z|², and the mean "
-            "of its exponential is e^(2|z|²).",
-            lambda x, y, r: (2 * x @ y).exp(),
-        ),
-        ("That is the mean of f, e^(x·y), and not that of f².", lambda x, y, r: (x @ y).exp()),
-        (
-            "The factor of the features is missing in the second moment: squared, it is "
-            "e^(-|x|² - |y|²).",
-            lambda x, y, r: (2 * _square(x + y)).exp(),
-        ),
-        (
-            "The factor of the features was not squared: e^(-|x|²/2 - |y|²/2) becomes "
-            "e^(-|x|² - |y|²).",
-            lambda x, y, r: (2 * _square(x + y) - (_square(x) + _square(y)) / 2).exp(),
-        ),
-        (
-            "The mean of e^g for a normal g is e to HALF the variance of g: e^(2|z|²), not "
-            "e^(4|z|²).",
-            lambda x, y, r: (4 * _square(x + y) - _square(x) - _square(y)).exp(),
-        ),
-    ),
-    (
-        (
-            "The variance is not relative: divide it by the square of the mean, e^(2 x·y).",
-            lambda x, y, r: (2 * x @ y).exp() * (_square(x + y).exp() - 1) / r,
-        ),
-        (
-            "That is the variance of one draw: the mean of r independent draws has 1/r of it.",
-            lambda x, y, r: _square(x + y).exp() - 1,
-        ),
-        (
-            "It is divided by r²: the variance of a mean of r draws is that of one draw over r.",
-            lambda x, y, r: (_square(x + y).exp() - 1) / r**2,
-        ),
-        (
-            "The square of the mean was not subtracted: a variance is E[f²] - (E f)².",
-            lambda x, y, r: _square(x + y).exp() / r,
-        ),
-        (
-            "That is the standard deviation; the variance is its square.",
-            lambda x, y, r: ((_square(x + y).exp() - 1) / r).sqrt(),
-        ),
-        (
-            "That has x - y in it: the exponents ω·x and ω·y are added.",
-            lambda x, y, r: (_square(x - y).exp() - 1) / r,
-        ),
-    ),
-)
+def _variance_cases() -> Iterator[Arguments]:
+    for d, r in ((5, 7), (3, 2)):
+        x, y = random_tensors((d,), (d,), seed=d)
+        yield {"x": 0.4 * x, "y": 0.3 * y, "r": r}
 
 
-@returns_verdict
-def check_variance(function: Function) -> str:
+check_variance = PartsExercise(
     """Is it the variance of positive features? `variance(x, y, r) -> (second_moment, relative)`.
 
     `x` and `y` are (d,), already times d^(-1/4). With f = e^(ω·x - |x|²/2) e^(ω·y - |y|²/2),
     `second_moment` is the mean of f² over ω, and `relative` the variance of the mean of r draws of
     f, over e^(2 x·y). Called with d = 5 and r = 7, then with d = 3 and r = 2.
-    """
-    names, shapes = ("second_moment", "relative"), ("", "")
-    for d, r in ((5, 7), (3, 2)):
-        x, y = random_tensors((d,), (d,), seed=d)
-        given: Arguments = {"x": 0.4 * x, "y": 0.3 * y, "r": r}
-        truth = _variance(*given.values())
-        parts = expect_tensors(run(_in_tensors(function), given), names, shapes, truth)
-        faults = part_faults(parts, truth, given, names, _VARIANCE_MISTAKEN)
-        if faults:
-            raise Mistake(faults[0])
-    return "The relative variance is (e^(|x + y|²) - 1) / r: it grows with the length of x + y."
-
-
-def _in_tensors(function: Function) -> Function:
-    """Numbers become tensors, so that `math.exp` is as good as `torch.exp`."""
-
-    def call(*given: Any) -> object:
-        found = function(*given)
-        if not isinstance(found, tuple | list):
-            return found
-        return tuple(
-            torch.tensor(float(part), dtype=torch.float64) if isinstance(part, Real) else part
-            for part in found
-        )
-
-    # A callable object has no name, or one that is no text.
-    call.__name__ = str(getattr(function, "__name__", type(function).__name__))
-    if hasattr(function, "__code__"):
-        call.__wrapped__ = function  # type: ignore[attr-defined]
-    return call
+    """,
+    right=_variance,
+    cases=_variance_cases,
+    axes={"second_moment": "", "relative": ""},
+    of_part={
+        "second_moment": {
+            (lambda x, y, r: (2 * x @ y).exp()): (
+                "The second moment is the square of the mean, e^(2 x·y): that would leave no "
+                "variance. f² contains e^(2ω·z) with z = x + y; 2ω·z is normal with variance "
+                "4|z|², and the mean of its exponential is e^(2|z|²)."
+            ),
+            (lambda x, y, r: (x @ y).exp()): "That is the mean of f, e^(x·y), and not that of f².",
+            (lambda x, y, r: (2 * _square(x + y)).exp()): (
+                "The factor of the features is missing in the second moment: squared, it is "
+                "e^(-|x|² - |y|²)."
+            ),
+            (lambda x, y, r: (2 * _square(x + y) - (_square(x) + _square(y)) / 2).exp()): (
+                "The factor of the features was not squared: e^(-|x|²/2 - |y|²/2) becomes e^(-|x|² "
+                "- |y|²)."
+            ),
+            (lambda x, y, r: (4 * _square(x + y) - _square(x) - _square(y)).exp()): (
+                "The mean of e^g for a normal g is e to HALF the variance of g: e^(2|z|²), not "
+                "e^(4|z|²)."
+            ),
+        },
+        "relative": {
+            (lambda x, y, r: (2 * x @ y).exp() * (_square(x + y).exp() - 1) / r): (
+                "The variance is not relative: divide it by the square of the mean, e^(2 x·y)."
+            ),
+            (lambda x, y, r: _square(x + y).exp() - 1): (
+                "That is the variance of one draw: the mean of r independent draws has 1/r of it."
+            ),
+            (lambda x, y, r: (_square(x + y).exp() - 1) / r**2): (
+                "It is divided by r²: the variance of a mean of r draws is that of one draw over r."
+            ),
+            (lambda x, y, r: _square(x + y).exp() / r): (
+                "The square of the mean was not subtracted: a variance is E[f²] - (E f)²."
+            ),
+            (lambda x, y, r: ((_square(x + y).exp() - 1) / r).sqrt()): (
+                "That is the standard deviation; the variance is its square."
+            ),
+            (lambda x, y, r: (_square(x - y).exp() - 1) / r): (
+                "That has x - y in it: the exponents ω·x and ω·y are added."
+            ),
+        },
+    },
+    praise="The relative variance is (e^(|x + y|²) - 1) / r: it grows with the length of x + y.",
+)
 
 
 # ---- the linear order of products

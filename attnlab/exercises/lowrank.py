@@ -2,23 +2,17 @@
 
 import itertools
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import (
-    LARGEST_COUNT,
-    Arguments,
-    KnownMistake,
-    check_arguments_and_dtype,
-    random_tensors,
-    require,
-    run,
-)
-from attnlab.exercises.verdict import Function, Mistake, returns_verdict, type_name
+from attnlab.exercises.attempt import LARGEST_COUNT, Arguments, random_tensors, run
+from attnlab.exercises.exercise import Exercise, but
+from attnlab.exercises.observed import ObservedExercise
+from attnlab.exercises.verdict import Function, Mistake, type_name
 
 # ---- keys over the length
 
@@ -31,62 +25,49 @@ def _per_token(e: Tensor, k: Tensor, real: Tensor) -> Tensor:
     return _projected(e, k, real) / real.sum()
 
 
-_PROJECT_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "Padding is in the sums: E mixes all positions, so a padded key must be set to zero "
-        "before.",
-        lambda e, k, real: e @ k,
-    ),
-    (
-        "The mask is inverted: True marks a real token; the others must become zero.",
-        lambda e, k, real: _projected(e, k, ~real),
-    ),
-    (
-        "It divides by the number of real tokens: the weights are in E already.",
-        _per_token,
-    ),
-    (
-        "It divides by the number of positions: the weights are in E already.",
-        lambda e, k, real: _projected(e, k, real) / len(real),
-    ),
-    (
-        "The zeros are set too late: after E, every row is a sum of many positions, and no row is "
-        "padding. Set the keys to zero before the product.",
-        lambda e, k, real: (e @ k).masked_fill(~real[: len(e), None], 0),
-    ),
-    (
-        "A softmax is applied to E; use E as it is.",
-        lambda e, k, real: e.masked_fill(~real, -torch.inf).softmax(dim=-1) @ k,
-    ),
-    (
-        "Padded keys became −∞: that is right for scores. To add nothing to a sum, a key must "
-        "be zero.",
-        lambda e, k, real: e @ k.masked_fill(~real[:, None], -torch.inf),
-    ),
-    (
-        "It keeps only the first columns of E; real tokens need not come first.",
-        lambda e, k, real: e[:, : int(real.sum())] @ k[: int(real.sum())],
-    ),
-)
+def _projected_keys_cases() -> Iterator[Arguments]:
+    for marks in ("1011011", "1111100", "1111111"):
+        yield _keys(marks)
 
 
-@returns_verdict
-def check_projected_keys(function: Function) -> str:
+check_projected_keys = Exercise(
     """Are the keys summed over the length, without padding? `project(e, k, real)`.
 
     `e` is (places, m), `k` (m, d), `real` (m,) bool with True for a real token. It returns
     (places, d). Called with 3 places, m = 7, d = 5, padding in the middle, at the end, and without.
-    """
-    for marks in ("1011011", "1111100", "1111111"):
-        require(
-            function,
-            _keys(marks),
-            _projected,
-            shape="places d",
-            known_mistakes=_PROJECT_MISTAKEN,
-        )
-    check_arguments_and_dtype(function, _keys("1011011"))
-    return "Three places, each a sum over the real positions only."
+    """,
+    right=_projected,
+    cases=_projected_keys_cases,
+    axes="places d",
+    mistakes={
+        (lambda e, k, real: e @ k): (
+            "Padding is in the sums: E mixes all positions, so a padded key must be set to zero "
+            "before."
+        ),
+        (lambda e, k, real: _projected(e, k, ~real)): (
+            "The mask is inverted: True marks a real token; the others must become zero."
+        ),
+        _per_token: "It divides by the number of real tokens: the weights are in E already.",
+        (lambda e, k, real: _projected(e, k, real) / len(real)): (
+            "It divides by the number of positions: the weights are in E already."
+        ),
+        (lambda e, k, real: (e @ k).masked_fill(~real[: len(e), None], 0)): (
+            "The zeros are set too late: after E, every row is a sum of many positions, and no row "
+            "is padding. Set the keys to zero before the product."
+        ),
+        (lambda e, k, real: e.masked_fill(~real, -torch.inf).softmax(dim=-1) @ k): (
+            "A softmax is applied to E; use E as it is."
+        ),
+        (lambda e, k, real: e @ k.masked_fill(~real[:, None], -torch.inf)): (
+            "Padded keys became −∞: that is right for scores. To add nothing to a sum, a key must "
+            "be zero."
+        ),
+        (lambda e, k, real: e[:, : int(real.sum())] @ k[: int(real.sum())]): (
+            "It keeps only the first columns of E; real tokens need not come first."
+        ),
+    },
+    praise="Three places, each a sum over the real positions only.",
+)
 
 
 def _keys(marks: str) -> Arguments:
@@ -115,57 +96,10 @@ def _first(parts: Tensor, share: float, *, above: bool = False) -> int:
     return int(enough.int().argmax()) + 1
 
 
-_RANK_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "It sums the singular values themselves; energy is the sum of their squares.",
-        lambda values, share: _first(values, share),
-    ),
-    (
-        "One too few: that is the index of the last direction needed, counted from zero. Give "
-        "their number.",
-        lambda values, share: _rank(values, share) - 1,
-    ),
-    (
-        "One too many.",
-        lambda values, share: _rank(values, share) + 1,
-    ),
-    (
-        "Where the sum equals the share exactly, that is enough: ≥, not >.",
-        lambda values, share: _first(values.square(), share, above=True),
-    ),
-    (
-        "It starts with the smallest singular values; start with the largest.",
-        lambda values, share: _first(values.flip(0).square(), share),
-    ),
-    (
-        "It counts the singular values above a part of the largest: compare the sum of the "
-        "first ones with the share.",
-        lambda values, share: int((values > share * values[0]).sum()),
-    ),
-    (
-        "It takes that share of the number of directions; directions differ in energy.",
-        lambda values, share: round(share * len(values)),
-    ),
-)
-
-
-@returns_verdict
-def check_rank(function: Function) -> str:
-    """Is it the number of directions that carry a share of the energy? `rank(values, share)`.
-
-    `values` (r,) are singular values, largest first. It returns a whole number: the least count of
-    leading ones whose squares sum to at least `share` of all squares.
-    """
-    wrong = [name for name, given in _cases() if _whole(function, given) != _rank(*given.values())]
-    if wrong:
-        raise Mistake(_explained(function, wrong[0]))
-    return "Squares, summed from the largest, until they reach the share."
-
-
-def _cases() -> list[tuple[str, Arguments]]:
+def _ranks(function: Function) -> list[int]:
     return [
-        (name, {"values": torch.tensor(values, dtype=torch.float64), "share": share})
-        for name, (values, share) in _SPECTRA.items()
+        _whole(function, {"values": torch.tensor(values, dtype=torch.float64), "share": share})
+        for values, share in _SPECTRA.values()
     ]
 
 
@@ -185,20 +119,52 @@ def _whole(function: Function, given: Arguments) -> int:
     return int(float(value))
 
 
-def _explained(function: Function, wrong: str) -> str:
-    """The known mistake that gives the same counts in every case, or the count that differs."""
-    given = [case for _, case in _cases()]
-    counts = [_whole(function, case) for case in given]
-    for sentence, mistaken in _RANK_MISTAKEN:
-        if counts == [mistaken(*case.values()) for case in given]:
-            return sentence
-    place = list(_SPECTRA).index(wrong)
-    values, share = _SPECTRA[wrong]
+def _other_rank(found: list[int], wanted: list[int]) -> str:
+    name, got, right = next(
+        one for one in zip(_SPECTRA, found, wanted, strict=True) if one[1] != one[2]
+    )
+    values, share = _SPECTRA[name]
     energies = ", ".join(f"{x:g}" for x in itertools.accumulate(x * x for x in values))
     return (
-        f"For {wrong} it gave {counts[place]}, where {_rank(*given[place].values())} is right: the "
-        f"sums of squares are {energies}; find the first that is at least {share:g} of the last."
+        f"For {name} it gave {got}, where {right} is right: the sums of squares are {energies}; "
+        f"find the first that is at least {share:g} of the last."
     )
+
+
+check_rank = ObservedExercise(
+    """Is it the number of directions that carry a share of the energy? `rank(values, share)`.
+
+    `values` (r,) are singular values, largest first. It returns a whole number: the least count of
+    leading ones whose squares sum to at least `share` of all squares.
+    """,
+    right=_rank,
+    observe=_ranks,
+    mistakes={
+        (lambda values, share: _first(values, share)): (
+            "It sums the singular values themselves; energy is the sum of their squares."
+        ),
+        (lambda values, share: _rank(values, share) - 1): (
+            "One too few: that is the index of the last direction needed, counted from zero. Give "
+            "their number."
+        ),
+        (lambda values, share: _rank(values, share) + 1): "One too many.",
+        (lambda values, share: _first(values.square(), share, above=True)): (
+            "Where the sum equals the share exactly, that is enough: ≥, not >."
+        ),
+        (lambda values, share: _first(values.flip(0).square(), share)): (
+            "It starts with the smallest singular values; start with the largest."
+        ),
+        (lambda values, share: int((values > share * values[0]).sum())): (
+            "It counts the singular values above a part of the largest: compare the sum of the "
+            "first ones with the share."
+        ),
+        (lambda values, share: round(share * len(values))): (
+            "It takes that share of the number of directions; directions differ in energy."
+        ),
+    },
+    explain=_other_rank,
+    praise="Squares, summed from the largest, until they reach the share.",
+)
 
 
 # ---- the parameters of E and F
@@ -252,64 +218,59 @@ def _changed(**changes: Any) -> Callable[..., Tensor]:
     return lambda *given: _made(*given, **changes)
 
 
-_LAYER_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "Padding is in the sums: set the keys and values of padding to zero before E and F.",
-        _changed(keys=False, values=False),
-    ),
-    ("The padded values are in the sums: only the keys were set to zero.", _changed(values=False)),
-    ("The padded keys are in the sums: only the values were set to zero.", _changed(keys=False)),
-    (
-        "The rows of padding should be zero in the result: set them to zero at the end.",
-        _changed(out=False),
-    ),
-    (
-        "The mask is inverted: True marks a real token.",
-        lambda x, wq, wk, wv, wo, e, f, real: _made(x, wq, wk, wv, wo, e, f, ~real),
-    ),
-    ("The scores are not scaled: multiply them by 1/√d.", _changed(scale=1.0)),
-    (
-        "The scores are scaled by the model width: d is the width of one head.",
-        lambda *given: _made(*given, scale=given[0].shape[-1] ** -0.5),
-    ),
-    (
-        "The last columns of E and F are used: a shorter sequence takes the first ones, since "
-        "column j belongs to position j.",
-        _changed(places=lambda e, y: e[:, -y.shape[-2] :] @ y),
-    ),
-    (
-        "E and F are exchanged: E makes the keys, F the values.",
-        lambda x, wq, wk, wv, wo, e, f, real: _made(x, wq, wk, wv, wo, f, e, real),
-    ),
-    (
-        "E is used for keys and values; F is missing.",
-        lambda x, wq, wk, wv, wo, e, f, real: _made(x, wq, wk, wv, wo, e, e, real),
-    ),
-    (
-        "The softmax runs over the queries; each query has weights over the places, `dim=-1`.",
-        _changed(axis=-2),
-    ),
-    (
-        "The heads are joined without a transpose: from (heads, n, d) first to (n, heads, d).",
-        _changed(join=lambda out: out.reshape(out.shape[1], -1)),
-    ),
-)
+def _linformer_layer_cases() -> Iterator[Arguments]:
+    for marks in ("1101011", "1111111"):
+        yield _layer_inputs(marks)
 
 
-@returns_verdict
-def check_linformer_layer(function: Function) -> str:
+check_linformer_layer = Exercise(
     """Is it a Linformer layer? `layer(x, Wq, Wk, Wv, Wo, E, F, real) -> (n, dim)`.
 
     `x` is (n, dim), `real` (n,) bool; `Wq`, `Wk`, `Wv` are (heads, dim, d) and `Wo` (heads · d,
     dim); `E` and `F` are (places, L) for n ≤ L, one pair for all heads. The rows of padding are
     zero in the result. Called with n = 7, dim = 11, 3 heads of d = 2, 5 places, L = 13, with and
     without padding.
-    """
-    for marks in ("1101011", "1111111"):
-        given = _layer_inputs(marks)
-        require(function, given, _made, shape="n dim", known_mistakes=_LAYER_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "The queries attend to five places, whatever the length, and padding is in none of them."
+    """,
+    right=_made,
+    cases=_linformer_layer_cases,
+    axes="n dim",
+    mistakes={
+        but(keys=False, values=False): (
+            "Padding is in the sums: set the keys and values of padding to zero before E and F."
+        ),
+        but(values=False): "The padded values are in the sums: only the keys were set to zero.",
+        but(keys=False): "The padded keys are in the sums: only the values were set to zero.",
+        but(out=False): (
+            "The rows of padding should be zero in the result: set them to zero at the end."
+        ),
+        (lambda x, wq, wk, wv, wo, e, f, real: _made(x, wq, wk, wv, wo, e, f, ~real)): (
+            "The mask is inverted: True marks a real token."
+        ),
+        but(scale=1.0): "The scores are not scaled: multiply them by 1/√d.",
+        (lambda *given: _made(*given, scale=given[0].shape[-1] ** -0.5)): (
+            "The scores are scaled by the model width: d is the width of one head."
+        ),
+        but(places=lambda e, y: e[:, -y.shape[-2] :] @ y): (
+            "The last columns of E and F are used: a shorter sequence takes the first ones, since "
+            "column j belongs to position j."
+        ),
+        (lambda x, wq, wk, wv, wo, e, f, real: _made(x, wq, wk, wv, wo, f, e, real)): (
+            "E and F are exchanged: E makes the keys, F the values."
+        ),
+        (lambda x, wq, wk, wv, wo, e, f, real: _made(x, wq, wk, wv, wo, e, e, real)): (
+            "E is used for keys and values; F is missing."
+        ),
+        but(axis=-2): (
+            "The softmax runs over the queries; each query has weights over the places, `dim=-1`."
+        ),
+        but(join=lambda out: out.reshape(out.shape[1], -1)): (
+            "The heads are joined without a transpose: from (heads, n, d) first to (n, heads, d)."
+        ),
+    },
+    praise=(
+        "The queries attend to five places, whatever the length, and padding is in none of them."
+    ),
+)
 
 
 def _layer_inputs(marks: str) -> Arguments:

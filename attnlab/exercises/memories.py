@@ -1,19 +1,13 @@
 """Checks of lesson 17: a few fetched keys, a gate, an index's size, a memory in segments."""
 
-from functools import partial
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import (
-    Arguments,
-    KnownMistake,
-    check_arguments_and_dtype,
-    random_tensors,
-    require,
-)
-from attnlab.exercises.verdict import Function, returns_verdict
+from attnlab.exercises.attempt import Arguments, random_tensors
+from attnlab.exercises.exercise import Exercise, but, drawn
 
 # ---- the k best keys
 
@@ -33,48 +27,38 @@ def _farthest(q: Tensor, keys: Tensor, values: Tensor, k: int) -> Tensor:
     return best.softmax(0) @ values[at]
 
 
-_FETCH_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The softmax runs over all keys, and then most of its weights are dropped: those that are "
-        "left do not sum to one. Choose first.",
-        _cut,
-    ),
-    ("These are the k smallest dot products.", _farthest),
-    (
-        "All keys are used: only the k best may take part.",
-        lambda q, keys, values, k: (keys @ q).softmax(0) @ values,
-    ),
-    (
-        "It is the plain mean of the fetched values: weigh them by a softmax of their scores.",
-        lambda q, keys, values, k: values[(keys @ q).topk(k).indices].mean(0),
-    ),
-    (
-        "The scores are divided by √d: here the scale is 1.",
-        lambda q, keys, values, k: _fetched(q * len(q) ** -0.5, keys, values, k),
-    ),
-    (
-        "The scores are multiplied by √d: here the scale is 1.",
-        lambda q, keys, values, k: _fetched(q * len(q) ** 0.5, keys, values, k),
-    ),
-    (
-        "It takes the first k keys, not the k with the largest dot products.",
-        lambda q, keys, values, k: (keys[:k] @ q).softmax(0) @ values[:k],
-    ),
-)
-
-
-@returns_verdict
-def check_fetch(function: Function) -> str:
+check_fetch = Exercise(
     """Is it the softmax over the k best keys alone? `fetch(q, keys, values, k)`.
 
     `q` is (d,), `keys` (m, d), `values` (m, e), and the scale is 1; it returns (e,).
-    """
-    q, keys, values = random_tensors((5,), (11, 5), (11, 3), seed=17)
-    for k in (3, 1):
-        given = {"q": q, "keys": keys, "values": values, "k": k}
-        require(function, given, _fetched, shape="e", known_mistakes=_FETCH_MISTAKEN)
-    check_arguments_and_dtype(function, {"q": q, "keys": keys, "values": values, "k": 3})
-    return "Three keys of eleven, with weights that sum to one."
+    """,
+    right=_fetched,
+    cases=drawn(17, q=(5,), keys=(11, 5), values=(11, 3), k=[3, 1]),
+    axes="e",
+    mistakes={
+        _cut: (
+            "The softmax runs over all keys, and then most of its weights are dropped: those that "
+            "are left do not sum to one. Choose first."
+        ),
+        _farthest: "These are the k smallest dot products.",
+        (lambda q, keys, values, k: (keys @ q).softmax(0) @ values): (
+            "All keys are used: only the k best may take part."
+        ),
+        (lambda q, keys, values, k: values[(keys @ q).topk(k).indices].mean(0)): (
+            "It is the plain mean of the fetched values: weigh them by a softmax of their scores."
+        ),
+        (lambda q, keys, values, k: _fetched(q * len(q) ** -0.5, keys, values, k)): (
+            "The scores are divided by √d: here the scale is 1."
+        ),
+        (lambda q, keys, values, k: _fetched(q * len(q) ** 0.5, keys, values, k)): (
+            "The scores are multiplied by √d: here the scale is 1."
+        ),
+        (lambda q, keys, values, k: (keys[:k] @ q).softmax(0) @ values[:k]): (
+            "It takes the first k keys, not the k with the largest dot products."
+        ),
+    },
+    praise="Three keys of eleven, with weights that sum to one.",
+)
 
 
 # ---- the gate
@@ -85,41 +69,33 @@ def _gated(near: Tensor, far: Tensor, b: Tensor) -> Tensor:
     return (1 - g) * near + g * far
 
 
-_GATED_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The sides are exchanged: g is the share of the memory, 1 − g that of the local keys.",
-        lambda near, far, b: _gated(far, near, b),
-    ),
-    (
-        "b is used as it is: g is σ(b), between 0 and 1.",
-        lambda near, far, b: (1 - b)[:, None, None] * near + b[:, None, None] * far,
-    ),
-    (
-        "The local part keeps its whole weight: it needs the factor 1 − g.",
-        lambda near, far, b: near + torch.sigmoid(b)[:, None, None] * far,
-    ),
-    (
-        "A softmax over the heads makes them compete: each head has a gate of its own, σ(b).",
-        lambda near, far, b: near + b.softmax(0)[:, None, None] * (far - near),
-    ),
-    (
-        "One gate serves all heads: each head has its own.",
-        lambda near, far, b: near + torch.sigmoid(b).mean() * (far - near),
-    ),
-)
-
-
-@returns_verdict
-def check_gated(function: Function) -> str:
+check_gated = Exercise(
     """Is it (1 − g) near + g far, with g = σ(b) of each head? `gated(near, far, b)`.
 
     `near` and `far` are (h, n, e), `b` is (h,).
-    """
-    near, far, b = random_tensors((3, 5, 7), (3, 5, 7), (3,), seed=18)
-    given = {"near": near, "far": far, "b": b}
-    require(function, given, _gated, shape="h n e", known_mistakes=_GATED_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "Each head has its own share of the memory."
+    """,
+    right=_gated,
+    cases=drawn(18, near=(3, 5, 7), far=(3, 5, 7), b=(3,)),
+    axes="h n e",
+    mistakes={
+        (lambda near, far, b: _gated(far, near, b)): (
+            "The sides are exchanged: g is the share of the memory, 1 − g that of the local keys."
+        ),
+        (lambda near, far, b: (1 - b)[:, None, None] * near + b[:, None, None] * far): (
+            "b is used as it is: g is σ(b), between 0 and 1."
+        ),
+        (lambda near, far, b: near + torch.sigmoid(b)[:, None, None] * far): (
+            "The local part keeps its whole weight: it needs the factor 1 − g."
+        ),
+        (lambda near, far, b: near + b.softmax(0)[:, None, None] * (far - near)): (
+            "A softmax over the heads makes them compete: each head has a gate of its own, σ(b)."
+        ),
+        (lambda near, far, b: near + torch.sigmoid(b).mean() * (far - near)): (
+            "One gate serves all heads: each head has its own."
+        ),
+    },
+    praise="Each head has its own share of the memory.",
+)
 
 
 # ---- the size of an index
@@ -173,57 +149,50 @@ def _read(
     return torch.stack(rows)
 
 
-_READ_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The whole segment is stored before its queries search, so they fetch keys of their own "
-        "future: search first, store the segment afterwards.",
-        partial(_read, stored_first=True),
-    ),
-    (
-        "The memory holds keys of the present segment: search first, store the segment afterwards.",
-        partial(_read, early=True),
-    ),
-    (
-        "A full memory drops the newest keys: it should drop the oldest.",
-        partial(_read, oldest=True),
-    ),
-    (
-        "The memory grows without bound: it keeps the newest `memory` keys only.",
-        partial(_read, unbounded=True),
-    ),
-    (
-        "Every key of the memory takes part: only the `neighbours` best of each query may.",
-        partial(_read, whole=True),
-    ),
-    (
-        "In the first segment the memory is empty, and its output is zero: the result is 1 − g "
-        "times the local one.",
-        partial(_read, full_when_empty=True),
-    ),
-    (
-        "One softmax runs over local and fetched keys: here each has a softmax of its own, and g "
-        "joins the two.",
-        partial(_read, joint=True),
-    ),
-    (
-        "g is the share of the memory; here it is that of the local keys.",
-        lambda q, k, v, g, *rest: _read(q, k, v, 1 - g, *rest),
-    ),
-)
+def _read_cases() -> Iterator[Arguments]:
+    for sizes in ((3, 5, 2), (4, 4, 4)):
+        yield _reading(*sizes)
 
 
-@returns_verdict
-def check_read(function: Function) -> str:
+check_read = Exercise(
     """Is it a memory read in segments? `read(q, k, v, g, segment, memory, neighbours)`.
 
     One head: q and k are (n, d), v is (n, e), n is no multiple of the segment, the scale is 1. It
     returns (n, e).
-    """
-    for sizes in ((3, 5, 2), (4, 4, 4)):
-        given = _reading(*sizes)
-        require(function, given, _read, shape="n e", known_mistakes=_READ_MISTAKEN)
-    check_arguments_and_dtype(function, _reading(3, 5, 2))
-    return "A bounded memory, searched before each segment is stored."
+    """,
+    right=_read,
+    cases=_read_cases,
+    axes="n e",
+    mistakes={
+        but(stored_first=True): (
+            "The whole segment is stored before its queries search, so they fetch keys of their "
+            "own future: search first, store the segment afterwards."
+        ),
+        but(early=True): (
+            "The memory holds keys of the present segment: search first, store the segment "
+            "afterwards."
+        ),
+        but(oldest=True): "A full memory drops the newest keys: it should drop the oldest.",
+        but(unbounded=True): (
+            "The memory grows without bound: it keeps the newest `memory` keys only."
+        ),
+        but(whole=True): (
+            "Every key of the memory takes part: only the `neighbours` best of each query may."
+        ),
+        but(full_when_empty=True): (
+            "In the first segment the memory is empty, and its output is zero: the result is 1 − g "
+            "times the local one."
+        ),
+        but(joint=True): (
+            "One softmax runs over local and fetched keys: here each has a softmax of its own, and "
+            "g joins the two."
+        ),
+        (lambda q, k, v, g, *rest: _read(q, k, v, 1 - g, *rest)): (
+            "g is the share of the memory; here it is that of the local keys."
+        ),
+    },
+    praise="A bounded memory, searched before each segment is stored.",
+)
 
 
 def _reading(segment: int, memory: int, neighbours: int) -> Arguments:

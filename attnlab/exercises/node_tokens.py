@@ -1,19 +1,13 @@
 """Checks of lesson 53: how many tokens a graph has, what identifiers tell, a step of messages."""
 
-from functools import partial
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import (
-    Arguments,
-    KnownMistake,
-    check_arguments_and_dtype,
-    random_tensors,
-    require,
-)
-from attnlab.exercises.verdict import Function, returns_verdict
+from attnlab.exercises.attempt import Arguments, random_tensors
+from attnlab.exercises.exercise import Exercise, but
 
 # ---- how many tokens
 
@@ -49,46 +43,42 @@ def _incident(P: Tensor, edges: Tensor, *, ends: tuple[int, ...] = (0, 1)) -> Te
     return sum((P @ P[edges[:, end]].mT for end in ends), P.new_zeros(()))
 
 
-_INCIDENT_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "Only the sources of edges are compared with the node: add the product with the target.",
-        partial(_incident, ends=(0,)),
-    ),
-    (
-        "Only the targets of edges are compared with the node: add the product with the source.",
-        partial(_incident, ends=(1,)),
-    ),
-    (
-        "Both products are multiplied: they are added, since a dot product of pairs is the sum of "
-        "the dot products.",
-        lambda P, edges: _incident(P, edges, ends=(0,)) * _incident(P, edges, ends=(1,)),
-    ),
-    (
-        "The scores of both ends are averaged: their sum counts the ends.",
-        lambda P, edges: _incident(P, edges) / 2,
-    ),
-    (
-        "A loop at a node has two ends there: the score is 2.",
-        lambda P, edges: _incident(P, edges).clamp(max=1),
-    ),
-    (
-        "These are weights, after a softmax; return the scores.",
-        lambda P, edges: _incident(P, edges).softmax(-1),
-    ),
-)
+def _incident_cases() -> Iterator[Arguments]:
+    yield {"P": _identifiers(5, 6, seed=53), "edges": _EDGES}
 
 
-@returns_verdict
-def check_incident(function: Function) -> str:
+check_incident = Exercise(
     """How many ends has each edge at each node? `incident(P, edges) -> (n, m)`.
 
     `P` (n, r) are orthonormal identifiers, `edges` (m, 2) source and target. Called with n = 5,
     r = 6, m = 7, among the edges a loop and two from 0 to 1.
-    """
-    given = {"P": _identifiers(5, 6, seed=53), "edges": _EDGES}
-    require(function, given, _incident, shape="n m", known_mistakes=_INCIDENT_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "A query [P, P] and keys [P, P] count the nodes that two tokens share."
+    """,
+    right=_incident,
+    cases=_incident_cases,
+    axes="n m",
+    mistakes={
+        but(ends=(0,)): (
+            "Only the sources of edges are compared with the node: add the product with the target."
+        ),
+        but(ends=(1,)): (
+            "Only the targets of edges are compared with the node: add the product with the source."
+        ),
+        (lambda P, edges: _incident(P, edges, ends=(0,)) * _incident(P, edges, ends=(1,))): (
+            "Both products are multiplied: they are added, since a dot product of pairs is the sum "
+            "of the dot products."
+        ),
+        (lambda P, edges: _incident(P, edges) / 2): (
+            "The scores of both ends are averaged: their sum counts the ends."
+        ),
+        (lambda P, edges: _incident(P, edges).clamp(max=1)): (
+            "A loop at a node has two ends there: the score is 2."
+        ),
+        (lambda P, edges: _incident(P, edges).softmax(-1)): (
+            "These are weights, after a softmax; return the scores."
+        ),
+    },
+    praise="A query [P, P] and keys [P, P] count the nodes that two tokens share.",
+)
 
 
 # ---- the adjacency from identifiers
@@ -104,45 +94,40 @@ def _both_ways(nodes: Tensor, edges: Tensor) -> Tensor:
     return found @ found.mT
 
 
-_RECOVERED_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The directions are exchanged: row i belongs to the node to which the edges lead.",
-        partial(_recovered, ends=(0, 1)),
-    ),
-    (
-        "Source and target are not told apart: the product B Bᵀ counts edges both ways, and on its "
-        "diagonal the ends at each node.",
-        _both_ways,
-    ),
-    (
-        "Several edges between two nodes count each: do not cut the entries at 1.",
-        lambda nodes, edges: _recovered(nodes, edges).clamp(max=1),
-    ),
-    (
-        "Loops are missing: an edge from a node to itself stands on the diagonal.",
-        lambda nodes, edges: (
-            _recovered(nodes, edges) * (1 - torch.eye(len(nodes), dtype=nodes.dtype))
-        ),
-    ),
-    (
-        "Sources are compared with sources: the two factors read different ends.",
-        partial(_recovered, ends=(0, 0)),
-    ),
-)
+def _recovered_cases() -> Iterator[Arguments]:
+    P = _identifiers(5, 6, seed=54)
+    yield {"nodes": P, "edges": P[_EDGES]}
 
 
-@returns_verdict
-def check_recovered(function: Function) -> str:
+check_recovered = Exercise(
     """How many edges lead to i from j? `recovered(nodes, edges) -> (n, n)`.
 
     `nodes` (n, r) are the identifiers of the nodes, `edges` (m, 2, r) those of the source and of
     the target of each edge. Called with n = 5, r = 6, m = 7.
-    """
-    P = _identifiers(5, 6, seed=54)
-    given = {"nodes": P, "edges": P[_EDGES]}
-    require(function, given, _recovered, shape="n n", known_mistakes=_RECOVERED_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "The identifiers hold the whole graph: two products give it back."
+    """,
+    right=_recovered,
+    cases=_recovered_cases,
+    axes="n n",
+    mistakes={
+        but(ends=(0, 1)): (
+            "The directions are exchanged: row i belongs to the node to which the edges lead."
+        ),
+        _both_ways: (
+            "Source and target are not told apart: the product B Bᵀ counts edges both ways, and on "
+            "its diagonal the ends at each node."
+        ),
+        (lambda nodes, edges: _recovered(nodes, edges).clamp(max=1)): (
+            "Several edges between two nodes count each: do not cut the entries at 1."
+        ),
+        (
+            lambda nodes, edges: (
+                _recovered(nodes, edges) * (1 - torch.eye(len(nodes), dtype=nodes.dtype))
+            )
+        ): ("Loops are missing: an edge from a node to itself stands on the diagonal."),
+        but(ends=(0, 0)): "Sources are compared with sources: the two factors read different ends.",
+    },
+    praise="The identifiers hold the whole graph: two products give it back.",
+)
 
 
 # ---- a step of messages
@@ -164,46 +149,6 @@ def _step(
     return torch.cat([beside, scores], dim=1).softmax(-1)[:, 1:] @ read
 
 
-_STEP_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The messages go the wrong way: the first head reads the source of an edge, the second "
-        "lets a node attend to the edges that lead to it.",
-        partial(_step, ends=(1, 0)),
-    ),
-    (
-        "Both heads read the sources: a node would attend to the edges that leave it.",
-        partial(_step, ends=(0, 0)),
-    ),
-    (
-        "Both heads read the targets: an edge would carry the vector of its own target.",
-        partial(_step, ends=(1, 1)),
-    ),
-    (
-        "The null token is missing: a node to which no edge leads gets the mean over all edges.",
-        partial(_step, null=None),
-    ),
-    (
-        "The null token has the score 0, as edges that lead elsewhere have: with c/2 it gets "
-        "nearly all the weight where no edge leads to the node.",
-        partial(_step, null=0.0),
-    ),
-    (
-        "The null token has the score c, as an edge that leads to the node has: it would take a "
-        "share of every mean. Give it c/2.",
-        partial(_step, null=1.0),
-    ),
-    (
-        "The first head is no softmax over the nodes: the vector of the source is looked up "
-        "directly. With a small c the weights are soft.",
-        partial(_step, first=False),
-    ),
-    (
-        "The scores are divided by √r: the identifiers have length 1, and c sets the scale.",
-        partial(_step, root=True),
-    ),
-)
-
-
 def _given(c: float) -> Arguments:
     """Nodes 0 and 5 have no edge that leads to them."""
     edges = torch.tensor([[0, 1], [2, 1], [1, 2], [3, 4], [0, 4], [5, 4], [4, 3]])
@@ -211,17 +156,51 @@ def _given(c: float) -> Arguments:
     return {"P": _identifiers(6, 7, seed=56), "edges": edges, "x": x, "c": c}
 
 
-@returns_verdict
-def check_message_step(function: Function) -> str:
+def _message_step_cases() -> Iterator[Arguments]:
+    for c in (3.0, 40.0):
+        yield _given(c)
+
+
+check_message_step = Exercise(
     """Do two heads pass vectors along edges? `step(P, edges, x, c) -> (n, e)`.
 
     Each edge attends to the nodes, with the scores c times (identifier of its source · P). Then
     each node attends to the edges, with the scores c times (P · identifier of their targets), and
     to a null token with the score c/2 and the value 0. Called with n = 6, m = 7, e = 3, with a
     small and a large c.
-    """
-    for c in (3.0, 40.0):
-        given = _given(c)
-        require(function, given, _step, shape="n e", known_mistakes=_STEP_MISTAKEN)
-        check_arguments_and_dtype(function, given)
-    return "With a large c this is the mean over the neighbours: message passing by two heads."
+    """,
+    right=_step,
+    cases=_message_step_cases,
+    axes="n e",
+    mistakes={
+        but(ends=(1, 0)): (
+            "The messages go the wrong way: the first head reads the source of an edge, the second "
+            "lets a node attend to the edges that lead to it."
+        ),
+        but(ends=(0, 0)): (
+            "Both heads read the sources: a node would attend to the edges that leave it."
+        ),
+        but(ends=(1, 1)): (
+            "Both heads read the targets: an edge would carry the vector of its own target."
+        ),
+        but(null=None): (
+            "The null token is missing: a node to which no edge leads gets the mean over all edges."
+        ),
+        but(null=0.0): (
+            "The null token has the score 0, as edges that lead elsewhere have: with c/2 it gets "
+            "nearly all the weight where no edge leads to the node."
+        ),
+        but(null=1.0): (
+            "The null token has the score c, as an edge that leads to the node has: it would take "
+            "a share of every mean. Give it c/2."
+        ),
+        but(first=False): (
+            "The first head is no softmax over the nodes: the vector of the source is looked up "
+            "directly. With a small c the weights are soft."
+        ),
+        but(root=True): (
+            "The scores are divided by √r: the identifiers have length 1, and c sets the scale."
+        ),
+    },
+    praise="With a large c this is the mean over the neighbours: message passing by two heads.",
+)

@@ -1,18 +1,14 @@
 """Checks of lesson 40: turning by the position, biases by distance, and T5's buckets."""
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import (
-    KnownMistake,
-    check_arguments_and_dtype,
-    random_tensors,
-    require,
-)
-from attnlab.exercises.verdict import Function, returns_verdict
+from attnlab.exercises.attempt import Arguments, random_tensors
+from attnlab.exercises.exercise import Exercise
 
 # ---- the rotation
 
@@ -43,62 +39,54 @@ def _reflected(x: Tensor, positions: Tensor, theta: Tensor) -> Tensor:
     return torch.cat((first * cos - second * sin, second * cos - first * sin), dim=-1)
 
 
-_ROTATION_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The pairs are neighbours, coordinates 2t and 2t + 1: that is the interleaved layout. "
-        "Here coordinate t is turned together with t + d/2.",
-        _interleaved,
-    ),
-    (
-        "It turns the other way: the signs of the sines are exchanged.",
-        lambda x, positions, theta: _rotated(x, -positions, theta),
-    ),
-    (
-        "Both sines have a minus: a rotation has it in one of the two lines only.",
-        _reflected,
-    ),
-    (
-        "Both sines have a plus, so that lengths change: one of the two lines has a minus.",
-        _two_plus,
-    ),
-    (
-        "Every position is turned by θ alone: the angle is position times θ.",
-        lambda x, positions, theta: _rotated(x, torch.ones_like(positions), theta),
-    ),
-    (
-        "It uses the number of the row as position; use `positions`, which may begin anywhere.",
-        lambda x, positions, theta: _rotated(x, torch.arange(len(x)), theta),
-    ),
-    (
-        "Positions are counted from 0: the angle is position times θ, not (position + 1) times θ.",
-        lambda x, positions, theta: _rotated(x, positions + 1, theta),
-    ),
-    (
-        "The angles are divided by √d; only scores are.",
-        lambda x, positions, theta: _rotated(x, positions, theta / math.sqrt(x.shape[-1])),
-    ),
-    (
-        "The angles are added to the coordinates: that is not a rotation. Multiply by cosines and "
-        "sines.",
-        lambda x, positions, theta: x + (positions[:, None] * theta).repeat(1, 2),
-    ),
-)
+def _rotation_cases() -> Iterator[Arguments]:
+    x, theta = random_tensors((7, 6), (3,), seed=1)
+    positions = torch.tensor([4, 5, 6, 9, 10, 2, 31])
+    yield {"x": x, "positions": positions, "theta": theta.abs()}
 
 
-@returns_verdict
-def check_rotation(function: Function) -> str:
+check_rotation = Exercise(
     """Is each pair of coordinates turned? `rotate(x, positions, theta) -> (n, d)`.
 
     `x` (n, d) are queries or keys, `positions` (n,) whole numbers, `theta` (d/2,) radians per
     position; coordinate t is turned together with coordinate t + d/2. Called with n = 7, d = 6 and
     positions that do not begin at 0.
-    """
-    x, theta = random_tensors((7, 6), (3,), seed=1)
-    positions = torch.tensor([4, 5, 6, 9, 10, 2, 31])
-    given = {"x": x, "positions": positions, "theta": theta.abs()}
-    require(function, given, _rotated, shape="n d", known_mistakes=_ROTATION_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "Lengths are kept, and the score of two turned vectors depends on the distance alone."
+    """,
+    right=_rotated,
+    cases=_rotation_cases,
+    axes="n d",
+    mistakes={
+        _interleaved: (
+            "The pairs are neighbours, coordinates 2t and 2t + 1: that is the interleaved layout. "
+            "Here coordinate t is turned together with t + d/2."
+        ),
+        (lambda x, positions, theta: _rotated(x, -positions, theta)): (
+            "It turns the other way: the signs of the sines are exchanged."
+        ),
+        _reflected: "Both sines have a minus: a rotation has it in one of the two lines only.",
+        _two_plus: (
+            "Both sines have a plus, so that lengths change: one of the two lines has a minus."
+        ),
+        (lambda x, positions, theta: _rotated(x, torch.ones_like(positions), theta)): (
+            "Every position is turned by θ alone: the angle is position times θ."
+        ),
+        (lambda x, positions, theta: _rotated(x, torch.arange(len(x)), theta)): (
+            "It uses the number of the row as position; use `positions`, which may begin anywhere."
+        ),
+        (lambda x, positions, theta: _rotated(x, positions + 1, theta)): (
+            "Positions are counted from 0: the angle is position times θ, not (position + 1) times "
+            "θ."
+        ),
+        (lambda x, positions, theta: _rotated(x, positions, theta / math.sqrt(x.shape[-1]))): (
+            "The angles are divided by √d; only scores are."
+        ),
+        (lambda x, positions, theta: x + (positions[:, None] * theta).repeat(1, 2)): (
+            "The angles are added to the coordinates: that is not a rotation. Multiply by cosines "
+            "and sines."
+        ),
+    },
+    praise="Lengths are kept, and the score of two turned vectors depends on the distance alone.",
+)
 
 
 # ---- biases by distance
@@ -109,53 +97,48 @@ def _biases(slopes: Tensor, n: int) -> Tensor:
     return -slopes[:, None, None] * (i[:, None] - i).abs()
 
 
-_BIASES_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The sign is missing: scores should fall with the distance.",
-        lambda slopes, n: -_biases(slopes, n),
-    ),
-    (
-        "Later keys get a positive bias: the distance is |i − j|, without its sign.",
-        lambda slopes, n: _biases(slopes, n) * (1 - 2 * torch.ones(n, n).triu(1)),
-    ),
-    (
-        "Keys of the past get a positive bias: the distance is |i − j|, without its sign.",
-        lambda slopes, n: _biases(slopes, n) * (1 - 2 * torch.ones(n, n).tril(-1)),
-    ),
-    (
-        "The distance is squared; ALiBi's bias is linear.",
-        lambda slopes, n: (
-            -slopes[:, None, None] * (_biases(slopes, n) / slopes[:, None, None]) ** 2
-        ),
-    ),
-    (
-        "It divides by the slope; multiply by it.",
-        lambda slopes, n: _biases(slopes, n) / slopes[:, None, None] ** 2,
-    ),
-    (
-        "The biases depend on the key alone: subtract the query's position. In a causal layer the "
-        "weights would be the same, but here the bias of the distance is asked for.",
-        lambda slopes, n: slopes[:, None, None] * torch.arange(n).expand(n, n),
-    ),
-    (
-        "The token itself has the distance 0, not 1.",
-        lambda slopes, n: _biases(slopes, n) - slopes[:, None, None],
-    ),
-)
+def _distance_biases_cases() -> Iterator[Arguments]:
+    (slopes,) = random_tensors((3,), seed=2)
+    yield {"slopes": slopes.abs() + 0.2, "n": 5}
 
 
-@returns_verdict
-def check_distance_biases(function: Function) -> str:
+check_distance_biases = Exercise(
     """Are these ALiBi's biases? `biases(slopes, n) -> (h, n, n)`.
 
     `slopes` (h,) has a number per head; the bias of query i and key j is −slope · |i − j|, for
     later keys, too. Called with h = 3 and n = 5.
-    """
-    (slopes,) = random_tensors((3,), seed=2)
-    given = {"slopes": slopes.abs() + 0.2, "n": 5}
-    require(function, given, _biases, shape="h n n", known_mistakes=_BIASES_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "Every head falls by its slope with each position of distance."
+    """,
+    right=_biases,
+    cases=_distance_biases_cases,
+    axes="h n n",
+    mistakes={
+        (lambda slopes, n: -_biases(slopes, n)): (
+            "The sign is missing: scores should fall with the distance."
+        ),
+        (lambda slopes, n: _biases(slopes, n) * (1 - 2 * torch.ones(n, n).triu(1))): (
+            "Later keys get a positive bias: the distance is |i − j|, without its sign."
+        ),
+        (lambda slopes, n: _biases(slopes, n) * (1 - 2 * torch.ones(n, n).tril(-1))): (
+            "Keys of the past get a positive bias: the distance is |i − j|, without its sign."
+        ),
+        (
+            lambda slopes, n: (
+                -slopes[:, None, None] * (_biases(slopes, n) / slopes[:, None, None]) ** 2
+            )
+        ): ("The distance is squared; ALiBi's bias is linear."),
+        (lambda slopes, n: _biases(slopes, n) / slopes[:, None, None] ** 2): (
+            "It divides by the slope; multiply by it."
+        ),
+        (lambda slopes, n: slopes[:, None, None] * torch.arange(n).expand(n, n)): (
+            "The biases depend on the key alone: subtract the query's position. In a causal layer "
+            "the weights would be the same, but here the bias of the distance is asked for."
+        ),
+        (lambda slopes, n: _biases(slopes, n) - slopes[:, None, None]): (
+            "The token itself has the distance 0, not 1."
+        ),
+    },
+    praise="Every head falls by its slope with each position of distance.",
+)
 
 
 # ---- buckets
@@ -189,56 +172,52 @@ def _without_exact(distance: Tensor, buckets: int, largest: int) -> Tensor:
     return torch.where(distance < exact, distance, (steps + 1e-9).floor().long())
 
 
-_BUCKETS_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "Far distances share buckets of equal width; the widths should grow by a constant ratio: "
-        "use the logarithm.",
-        _linear,
-    ),
-    (
-        "Distances of `largest` and more fall beyond the last bucket: clamp to buckets − 1.",
-        _unbounded,
-    ),
-    (
-        "The shared buckets begin at 0 and collide with the exact ones: add E.",
-        _without_exact,
-    ),
-    (
-        "Every distance has a bucket of its own up to the last; from E on distances share.",
-        lambda distance, buckets, largest: distance.clamp(max=buckets - 1),
-    ),
-    (
-        "The numbers are rounded to the nearest bucket; take the floor.",
-        lambda distance, buckets, largest: torch.where(
-            distance < buckets // 2,
-            distance,
-            (
-                buckets // 2
-                + (
-                    (distance.clamp(min=1) / (buckets // 2)).log()
-                    / math.log(largest / (buckets // 2))
-                    * (buckets - buckets // 2)
-                ).round()
-            )
-            .long()
-            .clamp(max=buckets - 1),
-        ),
-    ),
-)
+def _buckets_cases() -> Iterator[Arguments]:
+    for buckets, largest in ((32, 128), (10, 50)):
+        yield {"distance": torch.arange(200), "buckets": buckets, "largest": largest}
 
 
-@returns_verdict
-def check_buckets(function: Function) -> str:
+check_buckets = Exercise(
     """Are these T5's buckets of the past? `bucket(distance, buckets, largest) -> (m,)`.
 
     `distance` (m,) are whole numbers from 0. The first E = buckets // 2 have a bucket of their own;
     those from E on share, bucket E + ⌊log(t/E) / log(largest/E) · (buckets − E)⌋, at most
     buckets − 1. Called with 0 … 199, buckets 32 and 10, largest 128 and 50.
-    """
-    for buckets, largest in ((32, 128), (10, 50)):
-        given = {"distance": torch.arange(200), "buckets": buckets, "largest": largest}
-        require(function, given, _buckets, shape="m", known_mistakes=_BUCKETS_MISTAKEN)
-    return "Near distances are told apart one by one, far ones by their order of magnitude."
+    """,
+    right=_buckets,
+    cases=_buckets_cases,
+    axes="m",
+    mistakes={
+        _linear: (
+            "Far distances share buckets of equal width; the widths should grow by a constant "
+            "ratio: use the logarithm."
+        ),
+        _unbounded: (
+            "Distances of `largest` and more fall beyond the last bucket: clamp to buckets − 1."
+        ),
+        _without_exact: "The shared buckets begin at 0 and collide with the exact ones: add E.",
+        (lambda distance, buckets, largest: distance.clamp(max=buckets - 1)): (
+            "Every distance has a bucket of its own up to the last; from E on distances share."
+        ),
+        (
+            lambda distance, buckets, largest: torch.where(
+                distance < buckets // 2,
+                distance,
+                (
+                    buckets // 2
+                    + (
+                        (distance.clamp(min=1) / (buckets // 2)).log()
+                        / math.log(largest / (buckets // 2))
+                        * (buckets - buckets // 2)
+                    ).round()
+                )
+                .long()
+                .clamp(max=buckets - 1),
+            )
+        ): ("The numbers are rounded to the nearest bucket; take the floor."),
+    },
+    praise="Near distances are told apart one by one, far ones by their order of magnitude.",
+)
 
 
 # ---- a turn of the slowest pair

@@ -2,20 +2,15 @@
 shares of what arrives through the output matrix."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import (
-    KnownMistake,
-    check_arguments_and_dtype,
-    random_tensors,
-    require,
-)
-from attnlab.exercises.verdict import Function, returns_verdict
+from attnlab.exercises.attempt import Arguments, random_tensors
+from attnlab.exercises.exercise import Exercise, but, drawn
 
 # ---- what arrives from a key
 
@@ -44,43 +39,43 @@ def _entropy(row: Tensor) -> Tensor:
     return torch.special.entr(row).sum()
 
 
-_ENTROPY_MISTAKEN: tuple[KnownMistake, ...] = (
-    ("Those are bits. Nats take the natural logarithm.", lambda row: _entropy(row) / math.log(2)),
-    (
-        "That is the logarithm to the base 10. Nats take the natural one.",
-        lambda row: _entropy(row) / math.log(10),
-    ),
-    (
-        "The logarithm of a share is negative: change the sign.",
-        lambda row: -_entropy(row),
-    ),
-    (
-        "It is divided by its largest value; the entropy itself is asked for.",
-        lambda row: _entropy(row) / math.log(len(row)),
-    ),
-    (
-        "0 · ln 0 became NaN: a weight of zero adds nothing. Leave the zeros out first.",
-        lambda row: -(row * row.log()).sum(),
-    ),
-    (
-        "The logarithms are not multiplied by the weights.",
-        lambda row: -row[row > 0].log().sum(),
-    ),
-    ("It takes the mean over the keys; entropy is a sum.", lambda row: _entropy(row) / len(row)),
-)
+def _entropy_cases() -> Iterator[Arguments]:
+    for weights in ([0.5, 0.25, 0.25, 0.0], [0.25] * 4, [0.7, 0.1, 0.1, 0.1]):
+        row = {"row": torch.tensor(weights, dtype=torch.float64)}
+        yield row
 
 
-@returns_verdict
-def check_entropy(function: Function) -> str:
+check_entropy = Exercise(
     """Is it the entropy of a row of weights in nats? `entropy(row)`, `row` (m,).
 
     Called with weights of which one is zero, and with uniform ones.
-    """
-    for weights in ([0.5, 0.25, 0.25, 0.0], [0.25] * 4, [0.7, 0.1, 0.1, 0.1]):
-        row = {"row": torch.tensor(weights, dtype=torch.float64)}
-        require(function, row, _entropy, shape="", known_mistakes=_ENTROPY_MISTAKEN)
-    check_arguments_and_dtype(function, row)
-    return "Zero for one key, ln m for m keys of equal weight."
+    """,
+    right=_entropy,
+    cases=_entropy_cases,
+    axes="",
+    mistakes={
+        (lambda row: _entropy(row) / math.log(2)): (
+            "Those are bits. Nats take the natural logarithm."
+        ),
+        (lambda row: _entropy(row) / math.log(10)): (
+            "That is the logarithm to the base 10. Nats take the natural one."
+        ),
+        (lambda row: -_entropy(row)): "The logarithm of a share is negative: change the sign.",
+        (lambda row: _entropy(row) / math.log(len(row))): (
+            "It is divided by its largest value; the entropy itself is asked for."
+        ),
+        (lambda row: -(row * row.log()).sum()): (
+            "0 · ln 0 became NaN: a weight of zero adds nothing. Leave the zeros out first."
+        ),
+        (lambda row: -row[row > 0].log().sum()): (
+            "The logarithms are not multiplied by the weights."
+        ),
+        (lambda row: _entropy(row) / len(row)): (
+            "It takes the mean over the keys; entropy is a sum."
+        ),
+    },
+    praise="Zero for one key, ln m for m keys of equal weight.",
+)
 
 
 # ---- ablation by the mean
@@ -97,57 +92,54 @@ def _ablated(
     return join(changed) @ w
 
 
-_ABLATED_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The head's output became zero. The mean over the positions is asked for: the model has "
-        "met such vectors, and never a zero.",
-        lambda out, w, a: _ablated(out, w, a, put=lambda own: 0 * own),
-    ),
-    (
-        "The head is still there: nothing was replaced.",
-        lambda out, w, a: _ablated(out, w, a, put=lambda own: own),
-    ),
-    (
-        "The mean runs over the width: it is one vector, the mean over the positions.",
-        lambda out, w, a: _ablated(out, w, a, put=lambda own: own.mean(1, keepdim=True)),
-    ),
-    (
-        "It is one number, the mean of everything; each of the e dimensions has its own mean.",
-        lambda out, w, a: _ablated(out, w, a, put=lambda own: own.mean().expand(1, 1)),
-    ),
-    (
-        "The mean runs over the heads: it should be that head's own, over the positions.",
-        lambda out, w, a: _ablated(torch.cat([out[:a], out.mean(0)[None], out[a + 1 :]]), w, a,
-                                   put=lambda own: own),
-    ),
-    (
-        "All heads were replaced by their means; only head a should be.",
-        lambda out, w, a: out.mean(1, keepdim=True).expand_as(out).transpose(0, 1).flatten(1) @ w,
-    ),
-    (
-        "Another head was replaced: heads are counted from 0.",
-        lambda out, w, a: _ablated(out, w, a, of=-1),
-    ),
-    (
-        "The heads are joined without a transpose: from (h, n, e) first to (n, h, e).",
-        lambda out, w, a: _ablated(out, w, a, join=lambda out: out.reshape(out.shape[1], -1)),
-    ),
-)  # fmt: skip
+def _mean_ablation_cases() -> Iterator[Arguments]:
+    out, w = random_tensors((3, 5, 2), (6, 7), seed=17)
+    for a in (1, 2):
+        yield {"out": out + 1, "W": w, "a": a}
 
 
-@returns_verdict
-def check_mean_ablation(function: Function) -> str:
+check_mean_ablation = Exercise(
     """Is head a replaced by its mean over the positions? `ablated(out, W, a) -> (n, dim)`.
 
     `out` (h, n, e) are the outputs of the heads, `W` (h · e, dim) is the output matrix. Called with
     h = 3, n = 5, e = 2, dim = 7, a = 1 and 2.
-    """
-    out, w = random_tensors((3, 5, 2), (6, 7), seed=17)
-    for a in (1, 2):
-        given = {"out": out + 1, "W": w, "a": a}
-        require(function, given, _ablated, shape="n dim", known_mistakes=_ABLATED_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "Head a gives the same vector at every position; the other heads are as they were."
+    """,
+    right=_ablated,
+    cases=_mean_ablation_cases,
+    axes="n dim",
+    mistakes={
+        (lambda out, w, a: _ablated(out, w, a, put=lambda own: 0 * own)): (
+            "The head's output became zero. The mean over the positions is asked for: the model "
+            "has met such vectors, and never a zero."
+        ),
+        (lambda out, w, a: _ablated(out, w, a, put=lambda own: own)): (
+            "The head is still there: nothing was replaced."
+        ),
+        (lambda out, w, a: _ablated(out, w, a, put=lambda own: own.mean(1, keepdim=True))): (
+            "The mean runs over the width: it is one vector, the mean over the positions."
+        ),
+        (lambda out, w, a: _ablated(out, w, a, put=lambda own: own.mean().expand(1, 1))): (
+            "It is one number, the mean of everything; each of the e dimensions has its own mean."
+        ),
+        (
+            lambda out, w, a: _ablated(
+                torch.cat([out[:a], out.mean(0)[None], out[a + 1 :]]), w, a, put=lambda own: own
+            )
+        ): ("The mean runs over the heads: it should be that head's own, over the positions."),
+        (
+            lambda out, w, a: (
+                out.mean(1, keepdim=True).expand_as(out).transpose(0, 1).flatten(1) @ w
+            )
+        ): ("All heads were replaced by their means; only head a should be."),
+        (lambda out, w, a: _ablated(out, w, a, of=-1)): (
+            "Another head was replaced: heads are counted from 0."
+        ),
+        (lambda out, w, a: _ablated(out, w, a, join=lambda out: out.reshape(out.shape[1], -1))): (
+            "The heads are joined without a transpose: from (h, n, e) first to (n, h, e)."
+        ),
+    },
+    praise="Head a gives the same vector at every position; the other heads are as they were.",
+)
 
 
 # ---- shares of what arrives
@@ -172,41 +164,34 @@ def _changed(**changes: Any) -> Callable[..., Tensor]:
     return lambda *given: _shares(*given, **changes)
 
 
-_SHARES_MISTAKEN: tuple[KnownMistake, ...] = (
-    ("Those are the attention weights: multiply them by the lengths.", _changed(weigh=False)),
-    (
-        "The output matrix is missing: the length is that of v W_O, which the other layers get.",
-        _changed(out=False),
-    ),
-    ("The causal mask is missing: a query attends to keys j ≤ i.", _changed(past=False)),
-    ("The scores are not scaled: multiply them by 1/√d.", _changed(scale=1.0)),
-    (
-        "The length is squared: take the root of the sum of the squares.",
-        _changed(length=lambda v: v.square().sum(-1)),
-    ),
-    (
-        "The length is the sum of the absolute values; the Euclidean norm is asked for.",
-        _changed(length=lambda v: v.abs().sum(-1)),
-    ),
-    (
-        "The shares of a column sum to one; those of each query, a row, should.",
-        _changed(axis=-2),
-    ),
-    ("It is not divided by the sum of the row: a share is asked for.",
-     lambda x, wq, wk, wv, wo: _shares(x, wq, wk, wv, wo, weigh=False)
-     * (x @ wv @ wo).norm(dim=-1)[:, None]),
-)  # fmt: skip
-
-
-@returns_verdict
-def check_arriving_shares(function: Function) -> str:
+check_arriving_shares = Exercise(
     """Is it each key's share of what arrives? `shares(x, Wq, Wk, Wv, Wo) -> (h, n, n)`.
 
     `x` is (n, dim), `Wq`, `Wk`, `Wv` are (h, dim, d), `Wo` is (h, d, dim): the part of the output
     matrix that belongs to each head. Causal. Called with n = 5, dim = 7, h = 2, d = 3.
-    """
-    shapes = {"x": (5, 7), "Wq": (2, 7, 3), "Wk": (2, 7, 3), "Wv": (2, 7, 3), "Wo": (2, 3, 7)}
-    given = dict(zip(shapes, random_tensors(*shapes.values(), seed=19), strict=True))
-    require(function, given, _shares, shape="h n m", known_mistakes=_SHARES_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "Weight times the length of what the output matrix makes of the value, by rows."
+    """,
+    right=_shares,
+    cases=drawn(19, x=(5, 7), Wq=(2, 7, 3), Wk=(2, 7, 3), Wv=(2, 7, 3), Wo=(2, 3, 7)),
+    axes="h n m",
+    mistakes={
+        but(weigh=False): "Those are the attention weights: multiply them by the lengths.",
+        but(out=False): (
+            "The output matrix is missing: the length is that of v W_O, which the other layers get."
+        ),
+        but(past=False): "The causal mask is missing: a query attends to keys j ≤ i.",
+        but(scale=1.0): "The scores are not scaled: multiply them by 1/√d.",
+        but(length=lambda v: v.square().sum(-1)): (
+            "The length is squared: take the root of the sum of the squares."
+        ),
+        but(length=lambda v: v.abs().sum(-1)): (
+            "The length is the sum of the absolute values; the Euclidean norm is asked for."
+        ),
+        but(axis=-2): "The shares of a column sum to one; those of each query, a row, should.",
+        (
+            lambda x, wq, wk, wv, wo: (
+                _shares(x, wq, wk, wv, wo, weigh=False) * (x @ wv @ wo).norm(dim=-1)[:, None]
+            )
+        ): ("It is not divided by the sum of the row: a share is asked for."),
+    },
+    praise="Weight times the length of what the output matrix makes of the value, by rows.",
+)

@@ -1,19 +1,14 @@
 """Checks of lesson 34: a sharp β, the energy, repeated updates, a pattern completed, one by one."""
 
 import math
-from functools import partial
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import (
-    KnownMistake,
-    check_arguments_and_dtype,
-    random_tensors,
-    require,
-)
-from attnlab.exercises.verdict import Function, returns_verdict
+from attnlab.exercises.attempt import Arguments, random_tensors
+from attnlab.exercises.exercise import Exercise, but, drawn
 
 # ---- a sharp enough β
 
@@ -47,28 +42,19 @@ def _energy(
     return out
 
 
-_ENERGY_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The log-sum-exp has a minus sign: near a pattern the energy is low.",
-        partial(_energy, sign=1),
-    ),
-    ("The log-sum-exp is divided by β.", partial(_energy, divided=False)),
-    (
-        "The two constants are missing: log(m) / β and half of M².",
-        partial(_energy, constants=False),
-    ),
-    ("Half of ξ · ξ is added, not the whole.", partial(_energy, half=1.0)),
+check_energy = Exercise(
+    "Is it the energy of one state? `energy(xi, X, beta)`: `xi` (d,), `X` (m, d); a number.",
+    right=_energy,
+    cases=drawn(34, xi=(5,), X=(7, 5), beta=[0.5, 2.0]),
+    axes="",
+    mistakes={
+        but(sign=1): "The log-sum-exp has a minus sign: near a pattern the energy is low.",
+        but(divided=False): "The log-sum-exp is divided by β.",
+        but(constants=False): "The two constants are missing: log(m) / β and half of M².",
+        but(half=1.0): "Half of ξ · ξ is added, not the whole.",
+    },
+    praise="It is low near the stored patterns.",
 )
-
-
-@returns_verdict
-def check_energy(function: Function) -> str:
-    """Is it the energy of one state? `energy(xi, X, beta)`: `xi` (d,), `X` (m, d); a number."""
-    xi, X = random_tensors((5,), (7, 5), seed=34)
-    for beta in (0.5, 2.0):
-        given = {"xi": xi, "X": X, "beta": beta}
-        require(function, given, _energy, shape="", known_mistakes=_ENERGY_MISTAKEN)
-    return "It is low near the stored patterns."
 
 
 # ---- repeated updates
@@ -98,30 +84,25 @@ def _added(xi: Tensor, X: Tensor, beta: float, steps: int) -> Tensor:
     return xi
 
 
-_RETRIEVE_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "Only one update was made: repeat it `steps` times, each from the new state.",
-        lambda xi, X, beta, steps: _retrieve(xi, X, beta, 1),
-    ),
-    ("β is missing in the softmax.", lambda xi, X, beta, steps: _retrieve(xi, X, 1.0, steps)),
-    ("There is no softmax: the dot products themselves are the weights.", _plain_sums),
-    ("The softmax runs over the states. It runs over the patterns.", _over_states),
-    ("The old state is added. An update replaces it.", _added),
-)
-
-
-@returns_verdict
-def check_retrieve(function: Function) -> str:
+check_retrieve = Exercise(
     """Are the states updated `steps` times? `retrieve(xi, X, beta, steps)`.
 
     `xi` is (n, d), `X` (m, d); it returns (n, d).
-    """
-    xi, X = random_tensors((3, 5), (7, 5), seed=35)
-    for steps in (1, 4):
-        given = {"xi": xi, "X": X, "beta": 0.7, "steps": steps}
-        require(function, given, _retrieve, shape="n d", known_mistakes=_RETRIEVE_MISTAKEN)
-    check_arguments_and_dtype(function, {"xi": xi, "X": X, "beta": 0.7, "steps": 2})
-    return "Each update starts from the state before it."
+    """,
+    right=_retrieve,
+    cases=drawn(35, xi=(3, 5), X=(7, 5), beta=0.7, steps=[1, 4]),
+    axes="n d",
+    mistakes={
+        (lambda xi, X, beta, steps: _retrieve(xi, X, beta, 1)): (
+            "Only one update was made: repeat it `steps` times, each from the new state."
+        ),
+        (lambda xi, X, beta, steps: _retrieve(xi, X, 1.0, steps)): "β is missing in the softmax.",
+        _plain_sums: "There is no softmax: the dot products themselves are the weights.",
+        _over_states: "The softmax runs over the states. It runs over the patterns.",
+        _added: "The old state is added. An update replaces it.",
+    },
+    praise="Each update starts from the state before it.",
+)
 
 
 # ---- a pattern completed
@@ -140,39 +121,37 @@ def _complete(
     return torch.where(known, xi, state) if restored == "at the end" else state
 
 
-_COMPLETE_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The known entries have changed: after each update set them back to those of xi.",
-        partial(_complete, keep=False),
-    ),
-    (
-        "The known entries are set back at the end only. Set them back after each update: the next "
-        "one starts from them.",
-        partial(_complete, restored="at the end"),
-    ),
-    (
-        "The unknown entries of xi take part in the first dot products. Start with zeros there.",
-        partial(_complete, blank=False),
-    ),
-    ("The known entries are updated, and the unknown ones kept.", partial(_complete, of="known")),
-    (
-        "Only one update was made: repeat it `steps` times.",
-        lambda xi, known, X, beta, steps: _complete(xi, known, X, beta, 1),
-    ),
-)
+def _complete_cases() -> Iterator[Arguments]:
+    xi, X, chance = random_tensors((5, 7), (11, 7), (5, 7), seed=36)
+    yield {"xi": xi, "known": chance > 0, "X": X, "beta": 0.6, "steps": 3}
 
 
-@returns_verdict
-def check_complete(function: Function) -> str:
+check_complete = Exercise(
     """Are only the unknown entries filled in? `complete(xi, known, X, beta, steps)`.
 
     `xi` and `known` (True at a known entry) are (n, d), `X` (m, d); it returns (n, d).
-    """
-    xi, X, chance = random_tensors((5, 7), (11, 7), (5, 7), seed=36)
-    given = {"xi": xi, "known": chance > 0, "X": X, "beta": 0.6, "steps": 3}
-    require(function, given, _complete, shape="n d", known_mistakes=_COMPLETE_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "The known entries stay, and the others come from the stored patterns."
+    """,
+    right=_complete,
+    cases=_complete_cases,
+    axes="n d",
+    mistakes={
+        but(keep=False): (
+            "The known entries have changed: after each update set them back to those of xi."
+        ),
+        but(restored="at the end"): (
+            "The known entries are set back at the end only. Set them back after each update: the "
+            "next one starts from them."
+        ),
+        but(blank=False): (
+            "The unknown entries of xi take part in the first dot products. Start with zeros there."
+        ),
+        but(of="known"): "The known entries are updated, and the unknown ones kept.",
+        (lambda xi, known, X, beta, steps: _complete(xi, known, X, beta, 1)): (
+            "Only one update was made: repeat it `steps` times."
+        ),
+    },
+    praise="The known entries stay, and the others come from the stored patterns.",
+)
 
 
 # ---- Hopfield's own network
@@ -200,43 +179,36 @@ def _recalled(
     return state
 
 
-_RECALLED_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "A unit reads itself: the diagonal of XᵀX must be zero.",
-        partial(_recalled, diagonal=True),
-    ),
-    (
-        "All units change at once. Here one changes after the other, and reads the newest states.",
-        partial(_recalled, at_once=True),
-    ),
-    (
-        "All units change at once, and in one pass only. Here one changes after the other.",
-        partial(_recalled, at_once=True, passes=1),
-    ),
-    (
-        "Only one pass was made. Repeat until a pass changes nothing.",
-        partial(_recalled, passes=1),
-    ),
-    (
-        "A unit has become 0: `sign` gives 0 for a sum of 0. Such a unit stays as it is.",
-        partial(_recalled, tie=0.0),
-    ),
-    (
-        "A unit with the sum 0 has become +1. It stays as it is.",
-        partial(_recalled, tie=1.0),
-    ),
-    ("That is the step of the modern network, a softmax.", lambda xi, X: (X @ xi).softmax(0) @ X),
-)
+def _recalled_cases() -> Iterator[Arguments]:
+    xi, X = random_tensors((13,), (4, 13), seed=73)  # each mistake ends in another state
+    yield {"xi": xi.sign(), "X": X.sign()}
 
 
-@returns_verdict
-def check_recalled(function: Function) -> str:
+check_recalled = Exercise(
     """Do the units change one after the other until nothing changes? `recall(xi, X)`.
 
     `xi` (d,) and `X` (m, d) are +1 and −1; it returns (d,).
-    """
-    xi, X = random_tensors((13,), (4, 13), seed=73)  # each mistake ends in another state
-    given = {"xi": xi.sign(), "X": X.sign()}
-    require(function, given, _recalled, shape="d", known_mistakes=_RECALLED_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "No change of a unit raises the energy, so the passes come to an end."
+    """,
+    right=_recalled,
+    cases=_recalled_cases,
+    axes="d",
+    mistakes={
+        but(diagonal=True): "A unit reads itself: the diagonal of XᵀX must be zero.",
+        but(at_once=True): (
+            "All units change at once. Here one changes after the other, and reads the newest "
+            "states."
+        ),
+        but(at_once=True, passes=1): (
+            "All units change at once, and in one pass only. Here one changes after the other."
+        ),
+        but(passes=1): "Only one pass was made. Repeat until a pass changes nothing.",
+        but(tie=0.0): (
+            "A unit has become 0: `sign` gives 0 for a sum of 0. Such a unit stays as it is."
+        ),
+        but(tie=1.0): "A unit with the sum 0 has become +1. It stays as it is.",
+        (lambda xi, X: (X @ xi).softmax(0) @ X): (
+            "That is the step of the modern network, a softmax."
+        ),
+    },
+    praise="No change of a unit raises the energy, so the passes come to an end.",
+)

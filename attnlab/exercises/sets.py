@@ -1,19 +1,15 @@
 """Checks of lesson 32: equal counts of pairs, a pool, a mixture's likelihood, a Perceiver."""
 
 import math
+from collections.abc import Iterator
 from functools import partial
 
 import torch
 from torch import Tensor
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import (
-    KnownMistake,
-    check_arguments_and_dtype,
-    random_tensors,
-    require,
-)
-from attnlab.exercises.verdict import Function, returns_verdict
+from attnlab.exercises.attempt import Arguments, random_tensors
+from attnlab.exercises.exercise import Exercise, but
 
 # ---- equal counts of pairs
 
@@ -46,33 +42,36 @@ def _pool(
     return (weights * real if padding == "weight 0" else weights) @ x
 
 
-_POOL_MISTAKEN: tuple[KnownMistake, ...] = (
-    ("The padded members have weights: their scores must be −∞.", partial(_pool, padding="all")),
-    (
-        "A score of 0 still has a weight after the softmax. The scores of padding must be −∞.",
-        partial(_pool, padding="score 0"),
-    ),
-    (
-        "The weights of padding were removed after the softmax, so the others no longer sum to 1.",
-        partial(_pool, padding="weight 0"),
-    ),
-    ("The scores are not divided by √d.", partial(_pool, scaled=False)),
-    ("That is the mean of the members: the seed has no influence.", lambda s, x, r: x[r].mean(0)),
-    ("That is the maximum of each number over the members.", lambda s, x, r: x[r].amax(0)),
-)
+def _pool_cases() -> Iterator[Arguments]:
+    seed, x, chance = random_tensors((5,), (7, 5), (7,), seed=32)
+    yield {"seed": seed, "x": x, "real": chance > -0.5}
 
 
-@returns_verdict
-def check_pool(function: Function) -> str:
+check_pool = Exercise(
     """Is one vector made of a set? `pool(seed, x, real)`.
 
     `seed` is (d,), `x` (n, d), `real` (n,), True at real members; it returns (d,).
-    """
-    seed, x, chance = random_tensors((5,), (7, 5), (7,), seed=32)
-    given = {"seed": seed, "x": x, "real": chance > -0.5}
-    require(function, given, _pool, shape="d", known_mistakes=_POOL_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "The order of the members does not matter, and padding does not count."
+    """,
+    right=_pool,
+    cases=_pool_cases,
+    axes="d",
+    mistakes={
+        but(padding="all"): "The padded members have weights: their scores must be −∞.",
+        but(padding="score 0"): (
+            "A score of 0 still has a weight after the softmax. The scores of padding must be −∞."
+        ),
+        but(padding="weight 0"): (
+            "The weights of padding were removed after the softmax, so the others no longer sum to "
+            "1."
+        ),
+        but(scaled=False): "The scores are not divided by √d.",
+        (lambda s, x, r: x[r].mean(0)): (
+            "That is the mean of the members: the seed has no influence."
+        ),
+        (lambda s, x, r: x[r].amax(0)): "That is the maximum of each number over the members.",
+    },
+    praise="The order of the members does not matter, and padding does not count.",
+)
 
 
 # ---- the log likelihood of a mixture
@@ -93,30 +92,31 @@ def _likelihood(
     return (each + (weights.log() if weighed else 0)).logsumexp(-1)
 
 
-_LIKELIHOOD_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "That is the weighted sum of the logarithms. The mixture is a sum of densities: the "
-        "logarithm comes last.",
-        partial(_likelihood, of_logs=True),
-    ),
-    ("The weights of the clusters are missing.", partial(_likelihood, weighed=False)),
-    ("The widths are standard deviations, not variances.", partial(_likelihood, variances=True)),
-    ("The constant log √(2π) of each axis is missing.", partial(_likelihood, constant=False)),
-    ("The distance in units of the width must be squared.", partial(_likelihood, power=1)),
-)
+def _log_likelihood_cases() -> Iterator[Arguments]:
+    x, weights, means, widths = random_tensors((7, 2), (3,), (3, 2), (3, 2), seed=33)
+    yield {"x": x, "weights": weights.softmax(0), "means": means, "widths": widths.exp()}
 
 
-@returns_verdict
-def check_log_likelihood(function: Function) -> str:
+check_log_likelihood = Exercise(
     """Is it log p of each point? `log_likelihood(x, weights, means, widths)`.
 
     `x` is (n, 2), `weights` (k,), `means` and standard deviations `widths` (k, 2); it returns (n,).
-    """
-    x, weights, means, widths = random_tensors((7, 2), (3,), (3, 2), (3, 2), seed=33)
-    given = {"x": x, "weights": weights.softmax(0), "means": means, "widths": widths.exp()}
-    require(function, given, _likelihood, shape="n", known_mistakes=_LIKELIHOOD_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "It is the logarithm of a sum over the clusters, one number for each point."
+    """,
+    right=_likelihood,
+    cases=_log_likelihood_cases,
+    axes="n",
+    mistakes={
+        but(of_logs=True): (
+            "That is the weighted sum of the logarithms. The mixture is a sum of densities: the "
+            "logarithm comes last."
+        ),
+        but(weighed=False): "The weights of the clusters are missing.",
+        but(variances=True): "The widths are standard deviations, not variances.",
+        but(constant=False): "The constant log √(2π) of each axis is missing.",
+        but(power=1): "The distance in units of the width must be squared.",
+    },
+    praise="It is the logarithm of a sum over the clusters, one number for each point.",
+)
 
 
 # ---- a Perceiver
@@ -164,51 +164,49 @@ def _perceive(
 _OVER_LATENTS = "The first softmax runs over the latents. It runs over the inputs."
 
 
-_PERCEIVE_MISTAKEN: tuple[KnownMistake, ...] = (
-    ("The padded inputs have weights in the first attention.", partial(_perceive, masked=False)),
-    (
-        "The query attends to the inputs. It attends to the latents, which have read them.",
-        partial(_perceive, decoded="inputs"),
-    ),
-    (
-        "The query attends to the latents as they were at the beginning. It attends to them after "
-        "they have read the inputs and each other.",
-        partial(_perceive, decoded="start"),
-    ),
-    (
-        "The query attends to the latents before they have attended to each other: the middle "
-        "block is missing, or its result is not used.",
-        partial(_perceive, processed="none"),
-    ),
-    (
-        "The middle block reads the inputs once more. There the latents attend to each other.",
-        partial(_perceive, processed="inputs"),
-    ),
-    (
-        "In the middle block the keys and values are made of the latents as they were before they "
-        "read the inputs.",
-        partial(_perceive, processed="start"),
-    ),
-    ("What attends is not added to what it takes.", partial(_perceive, residual=False)),
-    ("The scores are not divided by √d.", partial(_perceive, scaled=False)),
-    ("The matrices of `encode` are used in all three blocks.", partial(_perceive, one=True)),
-    (_OVER_LATENTS, partial(_perceive, over=0)),
-    (_OVER_LATENTS, partial(_perceive, over=0, hidden=-1e9)),
-    ("That is the mean of the latents: the query is not used.", partial(_perceive, decoded="mean")),
-)
-
-
-@returns_verdict
-def check_perceive(function: Function) -> str:
-    """Is it encode, process, decode? `perceive(x, real, latents, query, encode, process, decode)`.
-
-    `x` is (n, d), `real` (n,), `latents` (l, d), `query` (d,); the last three are (3, d, d), the
-    matrices that make queries, keys and values. It returns (d,).
-    """
+def _perceive_cases() -> Iterator[Arguments]:
     x, chance, latents, query = random_tensors((11, 5), (11,), (3, 5), (5,), seed=37)
     given = {"x": x, "real": chance > -0.5, "latents": latents, "query": query}
     matrices = random_tensors(*[(3, 5, 5)] * 3, seed=38)
     given |= dict(zip(("encode", "process", "decode"), matrices, strict=True))
-    require(function, given, _perceive, shape="d", known_mistakes=_PERCEIVE_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "All that the query reads of 11 inputs has passed three latents."
+    yield given
+
+
+check_perceive = Exercise(
+    """Is it encode, process, decode? `perceive(x, real, latents, query, encode, process, decode)`.
+
+    `x` is (n, d), `real` (n,), `latents` (l, d), `query` (d,); the last three are (3, d, d), the
+    matrices that make queries, keys and values. It returns (d,).
+    """,
+    right=_perceive,
+    cases=_perceive_cases,
+    axes="d",
+    mistakes={
+        but(masked=False): "The padded inputs have weights in the first attention.",
+        but(decoded="inputs"): (
+            "The query attends to the inputs. It attends to the latents, which have read them."
+        ),
+        but(decoded="start"): (
+            "The query attends to the latents as they were at the beginning. It attends to them "
+            "after they have read the inputs and each other."
+        ),
+        but(processed="none"): (
+            "The query attends to the latents before they have attended to each other: the middle "
+            "block is missing, or its result is not used."
+        ),
+        but(processed="inputs"): (
+            "The middle block reads the inputs once more. There the latents attend to each other."
+        ),
+        but(processed="start"): (
+            "In the middle block the keys and values are made of the latents as they were before "
+            "they read the inputs."
+        ),
+        but(residual=False): "What attends is not added to what it takes.",
+        but(scaled=False): "The scores are not divided by √d.",
+        but(one=True): "The matrices of `encode` are used in all three blocks.",
+        but(over=0): (_OVER_LATENTS),
+        but(over=0, hidden=-1e9): (_OVER_LATENTS),
+        but(decoded="mean"): "That is the mean of the latents: the query is not used.",
+    },
+    praise="All that the query reads of 11 inputs has passed three latents.",
+)

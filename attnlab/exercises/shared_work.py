@@ -1,7 +1,6 @@
 """Checks of lesson 38: parameters of two halves, a band, a near share, dynamic convolution."""
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -9,13 +8,8 @@ from torch.nn import functional as F
 
 from attnlab.core import banded
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import (
-    KnownMistake,
-    check_arguments_and_dtype,
-    random_tensors,
-    require,
-)
-from attnlab.exercises.verdict import Function, returns_verdict
+from attnlab.exercises.attempt import Arguments, random_tensors
+from attnlab.exercises.exercise import Exercise, but, drawn
 
 # ---- parameters of two halves
 
@@ -62,40 +56,33 @@ def _band(
     return _banded((taps.flip(0) if turned else taps).expand(n, -1), ahead)
 
 
-_BAND_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The taps are turned around: the last belongs to the token itself, the first to the "
-        "earliest of the k tokens.",
-        partial(_band, turned=True),
-    ),
-    ("The softmax over the k weights is missing.", partial(_band, softmax=False)),
-    (
-        "The band is centred, so that tokens see the next ones. A causal one ends at the token.",
-        lambda w, n: _band(w, n, ahead=len(w) // 2),
-    ),
-    (
-        "Rows and columns are exchanged: row i holds what token i takes from token j.",
-        lambda w, n: _band(w, n).T,
-    ),
-    (
-        "The first rows are divided by what is left of them. The convolution leaves them as they "
-        "are: what lies before the first token counts as zero.",
-        lambda w, n: F.normalize(_band(w, n), p=1, dim=-1),
-    ),
-)
-
-
-@returns_verdict
-def check_band(function: Function) -> str:
+check_band = Exercise(
     """Is it the map of a causal lightweight convolution? `band(w, n)`.
 
     `w` (k,) are the numbers before the softmax. It returns (n, n). Called with k = 3, n = 6.
-    """
-    (w,) = random_tensors((3,), seed=41)
-    given = {"w": w, "n": 6}
-    require(function, given, _band, shape="n n", known_mistakes=_BAND_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "k numbers make a whole map, for any number of tokens."
+    """,
+    right=_band,
+    cases=drawn(41, w=(3,), n=6),
+    axes="n n",
+    mistakes={
+        but(turned=True): (
+            "The taps are turned around: the last belongs to the token itself, the first to the "
+            "earliest of the k tokens."
+        ),
+        but(softmax=False): "The softmax over the k weights is missing.",
+        (lambda w, n: _band(w, n, ahead=len(w) // 2)): (
+            "The band is centred, so that tokens see the next ones. A causal one ends at the token."
+        ),
+        (lambda w, n: _band(w, n).T): (
+            "Rows and columns are exchanged: row i holds what token i takes from token j."
+        ),
+        (lambda w, n: F.normalize(_band(w, n), p=1, dim=-1)): (
+            "The first rows are divided by what is left of them. The convolution leaves them as "
+            "they are: what lies before the first token counts as zero."
+        ),
+    },
+    praise="k numbers make a whole map, for any number of tokens.",
+)
 
 
 # ---- how much lies near
@@ -108,55 +95,53 @@ def _near(weights: Tensor, r: int) -> Tensor:
     return (weights * ((far >= 0) & (far < r))).sum(-1).mean()
 
 
-_NEAR_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "It counts the distances 0 to r, which are r + 1 tokens.",
-        lambda weights, r: _near(weights, r + 1),
-    ),
-    (
-        "It leaves the token itself out: its distance is 0.",
-        lambda weights, r: _near(weights, r) - weights.diagonal().mean(),
-    ),
-    (
-        "It leaves the token itself out: the newest r tokens are the token itself and the r − 1 "
-        "before it.",
-        lambda weights, r: _near(weights, r + 1) - weights.diagonal().mean(),
-    ),
-    (
-        "Only rows with r tokens or more are averaged; the first rows have all their weight near, "
-        "and belong to the mean.",
-        lambda weights, r: (
-            (_near(weights, r) * len(weights) - weights[: r - 1].sum()) / (len(weights) - r + 1)
-        ),
-    ),
-    (
-        "That is the sum over all rows; divide by the number of rows.",
-        lambda weights, r: _near(weights, r) * len(weights),
-    ),
-    (
-        "That is divided by all n × n entries. Each row has the sum 1, so divide by n.",
-        lambda weights, r: _near(weights, r) / len(weights),
-    ),
-    (
-        "The distance is the wrong way round: the key j stands before the query i.",
-        lambda weights, r: _near(weights.T, r),
-    ),
-)
+def _near_share_cases() -> Iterator[Arguments]:
+    (scores,) = random_tensors((7, 7), seed=42)
+    blocked = torch.ones(7, 7).triu(1).bool()
+    weights = scores.masked_fill(blocked, -torch.inf).softmax(-1)
+    yield {"weights": weights, "r": 3}
 
 
-@returns_verdict
-def check_near_share(function: Function) -> str:
+check_near_share = Exercise(
     """Is it the mean share of attention on the newest r tokens? `near(weights, r)`.
 
     `weights` (n, n) is a causal map whose rows have the sum 1. The newest r tokens of a row are the
     token itself and the r − 1 before it. It returns one number. Called with n = 7, r = 3.
-    """
-    (scores,) = random_tensors((7, 7), seed=42)
-    blocked = torch.ones(7, 7).triu(1).bool()
-    weights = scores.masked_fill(blocked, -torch.inf).softmax(-1)
-    given = {"weights": weights, "r": 3}
-    require(function, given, _near, shape="", known_mistakes=_NEAR_MISTAKEN)
-    return "A share says something only beside the share that equal weights would have."
+    """,
+    right=_near,
+    cases=_near_share_cases,
+    axes="",
+    mistakes={
+        (lambda weights, r: _near(weights, r + 1)): (
+            "It counts the distances 0 to r, which are r + 1 tokens."
+        ),
+        (lambda weights, r: _near(weights, r) - weights.diagonal().mean()): (
+            "It leaves the token itself out: its distance is 0."
+        ),
+        (lambda weights, r: _near(weights, r + 1) - weights.diagonal().mean()): (
+            "It leaves the token itself out: the newest r tokens are the token itself and the r − "
+            "1 before it."
+        ),
+        (
+            lambda weights, r: (
+                (_near(weights, r) * len(weights) - weights[: r - 1].sum()) / (len(weights) - r + 1)
+            )
+        ): (
+            "Only rows with r tokens or more are averaged; the first rows have all their weight "
+            "near, and belong to the mean."
+        ),
+        (lambda weights, r: _near(weights, r) * len(weights)): (
+            "That is the sum over all rows; divide by the number of rows."
+        ),
+        (lambda weights, r: _near(weights, r) / len(weights)): (
+            "That is divided by all n × n entries. Each row has the sum 1, so divide by n."
+        ),
+        (lambda weights, r: _near(weights.T, r)): (
+            "The distance is the wrong way round: the key j stands before the query i."
+        ),
+    },
+    praise="A share says something only beside the share that equal weights would have.",
+)
 
 
 # ---- a layer of dynamic convolution
@@ -183,53 +168,46 @@ def _dynamic(
     return y @ Wo if output else y
 
 
-_DYNAMIC_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The weights are computed from the input. They are computed from the gated input u.",
-        partial(_dynamic, source="input"),
-    ),
-    (
-        "The weights are computed from x W, before the gate. They are computed from u.",
-        partial(_dynamic, source="plain"),
-    ),
-    ("The gate is missing: u = x W ⊙ σ(x V).", partial(_dynamic, gate=torch.ones_like)),
-    ("The gate lacks the logistic function: σ(x V).", partial(_dynamic, gate=torch.clone)),
-    ("Gate and content are exchanged: σ stands on x V.", partial(_dynamic, swapped=True)),
-    (
-        "The h · k numbers are divided the wrong way: the first k belong to the first head.",
-        partial(_dynamic, tap_major=True),
-    ),
-    (
-        "The channels of a head are consecutive: the first dim / h belong to the first head.",
-        partial(_dynamic, interleaved=True),
-    ),
-    (
-        "The softmax runs over the heads. Each head's k weights have the sum 1.",
-        partial(_dynamic, softmax=1),
-    ),
-    (
-        "The taps are turned around: the last of the k belongs to the token itself.",
-        partial(_dynamic, turned=True),
-    ),
-    (
-        "The weights are those of the token that is read. The token that reads chooses them.",
-        partial(_dynamic, of_key=True),
-    ),
-    ("The output matrix is missing.", partial(_dynamic, output=False)),
-)
+def _dynamic_layer_cases() -> Iterator[Arguments]:
+    names, shapes = ("x", "W", "V", "Wq", "Wo"), ((7, 6), (6, 6), (6, 6), (6, 6), (6, 6))
+    yield dict(zip(names, random_tensors(*shapes, seed=43), strict=True)) | {"h": 2, "k": 3}
 
 
-@returns_verdict
-def check_dynamic_layer(function: Function) -> str:
+check_dynamic_layer = Exercise(
     """Is it a causal layer of dynamic convolution? `layer(x, W, V, Wq, Wo, h, k)`.
 
     `x` is (n, dim), `W`, `V` and `Wo` are (dim, dim), `Wq` is (dim, h · k), all applied as `x @ W`.
     u = x W ⊙ σ(x V); head by head, the k weights of a token are the softmax of its numbers u W_q,
     the last of them for the token itself. It returns (n, dim). Called with n = 7, dim = 6, h = 2,
     k = 3.
-    """
-    names, shapes = ("x", "W", "V", "Wq", "Wo"), ((7, 6), (6, 6), (6, 6), (6, 6), (6, 6))
-    given = dict(zip(names, random_tensors(*shapes, seed=43), strict=True)) | {"h": 2, "k": 3}
-    require(function, given, _dynamic, shape="n dim", known_mistakes=_DYNAMIC_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "A token chooses how much it takes from each distance, and compares nothing."
+    """,
+    right=_dynamic,
+    cases=_dynamic_layer_cases,
+    axes="n dim",
+    mistakes={
+        but(source="input"): (
+            "The weights are computed from the input. They are computed from the gated input u."
+        ),
+        but(source="plain"): (
+            "The weights are computed from x W, before the gate. They are computed from u."
+        ),
+        but(gate=torch.ones_like): "The gate is missing: u = x W ⊙ σ(x V).",
+        but(gate=torch.clone): "The gate lacks the logistic function: σ(x V).",
+        but(swapped=True): "Gate and content are exchanged: σ stands on x V.",
+        but(tap_major=True): (
+            "The h · k numbers are divided the wrong way: the first k belong to the first head."
+        ),
+        but(interleaved=True): (
+            "The channels of a head are consecutive: the first dim / h belong to the first head."
+        ),
+        but(softmax=1): "The softmax runs over the heads. Each head's k weights have the sum 1.",
+        but(turned=True): (
+            "The taps are turned around: the last of the k belongs to the token itself."
+        ),
+        but(of_key=True): (
+            "The weights are those of the token that is read. The token that reads chooses them."
+        ),
+        but(output=False): "The output matrix is missing.",
+    },
+    praise="A token chooses how much it takes from each distance, and compares nothing.",
+)

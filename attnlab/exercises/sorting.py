@@ -1,25 +1,16 @@
 """Checks of lesson 15: what sorting costs, causal clusters, and a causal layer that sorts."""
 
 import math
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import (
-    Arguments,
-    KnownMistake,
-    as_float64,
-    check_arguments,
-    check_arguments_and_dtype,
-    random_tensors,
-    require,
-    run,
-)
-from attnlab.exercises.verdict import Function, returns_verdict
+from attnlab.exercises.attempt import Arguments, as_float64, random_tensors, run
+from attnlab.exercises.exercise import Exercise, but
+from attnlab.exercises.verdict import Function
 
 check_sorting_length = NumberExercise(
     "Is it the length at which sorting costs as much as attention, for blocks of 64?",
@@ -69,48 +60,43 @@ def _other(**options: Any) -> Callable[..., Tensor]:
     return lambda *given: _recent(*given, **options)
 
 
-_RECENT_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "Each centroid takes its w best tokens of the whole sequence: a later token can push an "
-        "earlier one out. Let each token take its nearest centroid.",
-        _top_members,
-    ),
-    ("Later members are attended to: it should be causal.", _other(causal=False, bound="none")),
-    (
-        "All earlier members are attended to: keep the w most recent ones, itself included.",
-        _other(bound="none"),
-    ),
-    ("Those are the w oldest members; the most recent ones are wanted.", _other(bound="oldest")),
-    (
-        "One member too many: the token itself is one of the w.",
-        _other(bound="one more"),
-    ),
-    (
-        "The bound counts positions, i − j < w; it should count members of the cluster.",
-        _other(bound="positions"),
-    ),
-    ("No token attends to itself: it is the most recent member.", _other(itself=False)),
-    (
-        "Each token takes the centroid that it is least like: the largest product is wanted.",
-        _other(farthest=True),
-    ),
-    ("It is inverted: True means that the token may attend.", lambda *given: ~_recent(*given)),
-)
+def _recent_members_cases() -> Iterator[Arguments]:
+    for n, clusters, w in ((23, 3, 3), (17, 2, 4)):
+        x, centroids = random_tensors((n, 5), (clusters, 5), seed=n)
+        yield {"x": x, "centroids": centroids, "w": w}
 
 
-@returns_verdict
-def check_recent_members(function: Function) -> str:
+check_recent_members = Exercise(
     """Are these causal clusters? `may_attend(x (n, d), centroids (k, d), w) -> (n, n)`, True = may.
 
     Each token belongs to the centroid with the largest product, and attends to the w most recent
     members up to and including itself.
-    """
-    for n, clusters, w in ((23, 3, 3), (17, 2, 4)):
-        x, centroids = random_tensors((n, 5), (clusters, 5), seed=n)
-        given: Arguments = {"x": x, "centroids": centroids, "w": w}
-        require(function, given, _recent, shape="n n", known_mistakes=_RECENT_MISTAKEN)
-    check_arguments(function, given)
-    return "Each token chooses by itself, so no later token changes a cluster."
+    """,
+    right=_recent,
+    cases=_recent_members_cases,
+    axes="n n",
+    mistakes={
+        _top_members: (
+            "Each centroid takes its w best tokens of the whole sequence: a later token can push "
+            "an earlier one out. Let each token take its nearest centroid."
+        ),
+        but(causal=False, bound="none"): "Later members are attended to: it should be causal.",
+        but(bound="none"): (
+            "All earlier members are attended to: keep the w most recent ones, itself included."
+        ),
+        but(bound="oldest"): "Those are the w oldest members; the most recent ones are wanted.",
+        but(bound="one more"): "One member too many: the token itself is one of the w.",
+        but(bound="positions"): (
+            "The bound counts positions, i − j < w; it should count members of the cluster."
+        ),
+        but(itself=False): "No token attends to itself: it is the most recent member.",
+        but(farthest=True): (
+            "Each token takes the centroid that it is least like: the largest product is wanted."
+        ),
+        (lambda *given: ~_recent(*given)): "It is inverted: True means that the token may attend.",
+    },
+    praise="Each token chooses by itself, so no later token changes a cluster.",
+)
 
 
 # ---- the causal layer
@@ -153,67 +139,10 @@ def _wrong(**options: Any) -> Callable[..., Tensor]:
     return lambda *given: _joined(*given, **options)
 
 
-_LAYER_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "Later blocks are brought, too: block i may receive the blocks j < i only.",
-        _wrong(earlier=10**6),
-    ),
-    (
-        "A block may receive itself, j ≤ i: the mixture then holds later tokens of its own. Only "
-        "j < i is allowed.",
-        _wrong(earlier=0),
-    ),
-    (
-        "Columns are divided by their sums as well: these run over later rows, which depend on "
-        "later tokens. Normalise the rows only.",
-        _wrong(columns=True),
-    ),
-    (
-        "Within its own block a query attends to later positions: that part needs a causal mask.",
-        _wrong(causal=False),
-    ),
-    (
-        "The first block receives nothing, but its empty keys take weight: mask them.",
-        _wrong(first=True),
-    ),
-    ("S is transposed: row i says what is brought to block i, Σⱼ Sᵢⱼ Kⱼ.", _wrong(transposed=True)),
-    (
-        "The values are not sorted: a sorted key needs the value that was mixed with it.",
-        _wrong(values=False),
-    ),
-    (
-        "The own block is missing: one softmax runs over the sorted and the own block.",
-        _wrong(own=False),
-    ),
-    ("The scores are not divided by √d.", _wrong(scale=False)),
-    (
-        "Those are two softmaxes, added up: put both blocks of keys into one softmax.",
-        _wrong(softmaxes=2),
-    ),
-    (
-        "Each block receives the one block with the best score: bring the mixture that the softmax "
-        "of its row gives.",
-        _wrong(best=True),
-    ),
-)
-
-
-@returns_verdict
-def check_causal_sorting(function: Function) -> str:
-    """Is it causal attention to sorted blocks? `attend(q, k, v, scores, block) -> (n, e)`.
-
-    `q` and `k` are (n, d), `v` (n, e), `scores` (blocks, blocks). Row i is a softmax over the
-    blocks j < i. Called with n = 15 in blocks of 3 and with n = 8 in blocks of 4.
-    """
+def _causal_sorting_cases() -> Iterator[Arguments]:
     for n, block in ((15, 3), (8, 4)):
         q, k, v, scores = random_tensors((n, 7), (n, 7), (n, 2), (n // block, n // block), seed=n)
-        given: Arguments = {"q": q, "k": k, "v": v, "scores": scores, "block": block}
-        require(
-            function, given, _joined, shape="n e", known_mistakes=_LAYER_MISTAKEN,
-            explain=partial(_leak, function, given),
-        )  # fmt: skip
-    check_arguments_and_dtype(function, given)
-    return "Earlier blocks, a softmax of each row, and the own block up to the query."
+        yield {"q": q, "k": k, "v": v, "scores": scores, "block": block}
 
 
 def _leak(function: Function, given: Arguments) -> str | None:
@@ -227,3 +156,52 @@ def _leak(function: Function, given: Arguments) -> str | None:
     if before is None or after is None or torch.equal(before[:-block], after[:-block]):
         return None
     return "Something of the last block changes outputs of the blocks before it: the future leaks."
+
+
+check_causal_sorting = Exercise(
+    """Is it causal attention to sorted blocks? `attend(q, k, v, scores, block) -> (n, e)`.
+
+    `q` and `k` are (n, d), `v` (n, e), `scores` (blocks, blocks). Row i is a softmax over the
+    blocks j < i. Called with n = 15 in blocks of 3 and with n = 8 in blocks of 4.
+    """,
+    right=_joined,
+    cases=_causal_sorting_cases,
+    axes="n e",
+    mistakes={
+        but(earlier=10**6): (
+            "Later blocks are brought, too: block i may receive the blocks j < i only."
+        ),
+        but(earlier=0): (
+            "A block may receive itself, j ≤ i: the mixture then holds later tokens of its own. "
+            "Only j < i is allowed."
+        ),
+        but(columns=True): (
+            "Columns are divided by their sums as well: these run over later rows, which depend on "
+            "later tokens. Normalise the rows only."
+        ),
+        but(causal=False): (
+            "Within its own block a query attends to later positions: that part needs a causal "
+            "mask."
+        ),
+        but(first=True): (
+            "The first block receives nothing, but its empty keys take weight: mask them."
+        ),
+        but(transposed=True): "S is transposed: row i says what is brought to block i, Σⱼ Sᵢⱼ Kⱼ.",
+        but(values=False): (
+            "The values are not sorted: a sorted key needs the value that was mixed with it."
+        ),
+        but(own=False): (
+            "The own block is missing: one softmax runs over the sorted and the own block."
+        ),
+        but(scale=False): "The scores are not divided by √d.",
+        but(softmaxes=2): (
+            "Those are two softmaxes, added up: put both blocks of keys into one softmax."
+        ),
+        but(best=True): (
+            "Each block receives the one block with the best score: bring the mixture that the "
+            "softmax of its row gives."
+        ),
+    },
+    praise="Earlier blocks, a softmax of each row, and the own block up to the query.",
+    explain=_leak,
+)

@@ -3,6 +3,7 @@ step leaves, two spans joined, a layer that selects.
 """
 
 import math
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -15,17 +16,15 @@ from attnlab.exercises.attempt import (
     Arguments,
     KnownMistake,
     Parts,
-    changed_in_place,
-    check_arguments_and_dtype,
     expect_tensors,
-    note_mistakes,
     part_faults,
     random_tensors,
-    require,
     run,
     same,
 )
-from attnlab.exercises.verdict import Function, Mistake, returns_verdict
+from attnlab.exercises.exercise import Exercise, but
+from attnlab.exercises.parts import PartsExercise
+from attnlab.exercises.verdict import Function, Mistake, returns_verdict, says
 from attnlab.exercises.work import require_no_loop
 
 # ---- a half-life
@@ -66,39 +65,38 @@ def _kernel(
     return (2 if twice else 1) * response.real.sum(1)
 
 
-_KERNEL_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The factor 2 is missing: one mode of each conjugate pair is stored, and the other adds "
-        "the same real part.",
-        partial(_kernel, twice=False),
-    ),
-    (
-        "It starts with C Ā B̄. The state already holds the newest token, so K₀ = C B̄.",
-        partial(_kernel, late=1),
-    ),
-    (
-        "B̄ is the step times B here (Euler). Zero-order hold has (e^(ΔA) − 1) / A.",
-        partial(_kernel, euler=True),
-    ),
-    ("B̄ is missing: each input is multiplied by it.", partial(_kernel, undriven=True)),
-    ("That is the bilinear rule; zero-order hold was asked for.", partial(_kernel, trapezoid=True)),
-)
-
-
-@returns_verdict
-def check_mode_kernel(function: Function) -> str:
-    """Is it the kernel of r modes with B = 1 under zero-order hold? `kernel(A, C, step, n)`.
-
-    `A` and `C` (r,) are complex, one of each conjugate pair; it returns (n,), real.
-    """
+def _kernel_cases() -> Iterator[Arguments]:
     real, turn, first, second = random_tensors((5,), (5,), (5,), (5,), seed=36)
     A, C = torch.complex(-real.exp(), 3 * turn), torch.complex(first, second)
     for n in (7, 1):
-        given = {"A": A, "C": C, "step": 0.3, "n": n}
-        require(function, given, _kernel, shape="n", known_mistakes=_KERNEL_MISTAKEN)
-    answer = run(function, given)
-    remark = f" One remark: {changed_in_place(answer)}" if answer.changed else ""
-    return f"The recurrence and the convolution with this kernel are the same layer.{remark}"
+        yield {"A": A, "C": C, "step": 0.3, "n": n}
+
+
+check_mode_kernel = Exercise(
+    """Is it the kernel of r modes with B = 1 under zero-order hold? `kernel(A, C, step, n)`.
+
+    `A` and `C` (r,) are complex, one of each conjugate pair; it returns (n,), real.
+    """,
+    right=_kernel,
+    cases=_kernel_cases,
+    axes="n",
+    mistakes={
+        but(twice=False): (
+            "The factor 2 is missing: one mode of each conjugate pair is stored, and the other "
+            "adds the same real part."
+        ),
+        but(late=1): (
+            "It starts with C Ā B̄. The state already holds the newest token, so K₀ = C B̄."
+        ),
+        but(euler=True): (
+            "B̄ is the step times B here (Euler). Zero-order hold has (e^(ΔA) − 1) / A."
+        ),
+        but(undriven=True): "B̄ is missing: each input is multiplied by it.",
+        but(trapezoid=True): "That is the bilinear rule; zero-order hold was asked for.",
+    },
+    praise="The recurrence and the convolution with this kernel are the same layer.",
+    in_place=True,
+)
 
 
 # ---- a piece of a text
@@ -160,6 +158,7 @@ def _piece_given(n: int) -> Arguments:
     return dict(zip(("u", "decay", "drive", "C", "state"), (u, decay, *pairs), strict=True))
 
 
+@says(_PIECE_MISTAKEN)
 @returns_verdict
 def check_convolved_piece(function: Function) -> str:
     """Does it read a text in pieces? `piece(u, decay, drive, C, state)`, without a loop.
@@ -168,7 +167,6 @@ def check_convolved_piece(function: Function) -> str:
     pair. It returns the outputs (n,), real, and the state after the piece (r,), complex. Called
     with n = 7, r = 5, from a state that is not zero.
     """
-    note_mistakes(sentence for sentence, _ in _PIECE_MISTAKEN)
     given = _piece_given(7)
     truth = _piece(*given.values())
 
@@ -215,52 +213,52 @@ def _joined(first: Tensor, second: Tensor) -> Tensor:
     return torch.stack((first[0] * second[0], second[0] * first[1] + second[1]))
 
 
-_JOINED_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The spans are exchanged: what the first has left fades while the second is read.",
-        lambda first, second: _joined(second, first),
-    ),
-    (
-        "The state of the first span fades while the second is read: multiply it by the decay of "
-        "the second.",
-        lambda first, second: torch.stack((first[0] * second[0], first[1] + second[1])),
-    ),
-    (
-        "It fades by the decay of its own span once more. It has to be the decay of the second.",
-        lambda first, second: torch.stack((first[0] * second[0], first[0] * first[1] + second[1])),
-    ),
-    (
-        "Decays multiply: half of a half is a quarter.",
-        lambda first, second: torch.stack((first[0] + second[0], second[0] * first[1] + second[1])),
-    ),
-    (
-        "What the second span has added does not fade: nothing was read after it.",
-        lambda first, second: torch.stack(
-            (first[0] * second[0], second[0] * (first[1] + second[1]))
-        ),
-    ),
-)
+def _joined_spans_cases() -> Iterator[Arguments]:
+    raw = random_tensors((2, 5), (2, 5), seed=37)
+    first, second = (torch.stack((x[0].sigmoid(), x[1])) for x in raw)
+    yield {"first": first, "second": second}
 
 
-@returns_verdict
-def check_joined_spans(function: Function) -> str:
+check_joined_spans = Exercise(
     """Are two neighbouring spans joined into one? `joined(first, second)`.
 
     Both are (2, dim): the product of the decays, and the state that the span leaves if the state
     before it was zero. It returns (2, dim).
-    """
-    raw = random_tensors((2, 5), (2, 5), seed=37)
-    first, second = (torch.stack((x[0].sigmoid(), x[1])) for x in raw)
-    given = {"first": first, "second": second}
-    require(function, given, _joined, shape="2 dim", known_mistakes=_JOINED_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "Joining is associative, so that all spans can be joined in pairs, side by side."
+    """,
+    right=_joined,
+    cases=_joined_spans_cases,
+    axes="2 dim",
+    mistakes={
+        (lambda first, second: _joined(second, first)): (
+            "The spans are exchanged: what the first has left fades while the second is read."
+        ),
+        (lambda first, second: torch.stack((first[0] * second[0], first[1] + second[1]))): (
+            "The state of the first span fades while the second is read: multiply it by the decay "
+            "of the second."
+        ),
+        (
+            lambda first, second: torch.stack(
+                (first[0] * second[0], first[0] * first[1] + second[1])
+            )
+        ): (
+            "It fades by the decay of its own span once more. It has to be the decay of the second."
+        ),
+        (
+            lambda first, second: torch.stack(
+                (first[0] + second[0], second[0] * first[1] + second[1])
+            )
+        ): ("Decays multiply: half of a half is a quarter."),
+        (
+            lambda first, second: torch.stack(
+                (first[0] * second[0], second[0] * (first[1] + second[1]))
+            )
+        ): ("What the second span has added does not fade: nothing was read after it."),
+    },
+    praise="Joining is associative, so that all spans can be joined in pairs, side by side.",
+)
 
 
 # ---- a layer that selects
-
-_LAYER = ("y", "state")
-_LAYER_SHAPES = ("t dim", "dim N")
 
 
 def _layer(
@@ -286,36 +284,6 @@ def _layer(
     return torch.stack(y), h
 
 
-_LAYER_MISTAKEN: tuple[KnownMistake, ...] = (
-    ("The bias goes inside the softplus.", partial(_layer, outside=True)),
-    ("The softplus is missing: a step has to be positive.", partial(_layer, raw=True)),
-    ("The bias of the steps is missing.", partial(_layer, unbiased=True)),
-    (
-        "That is zero-order hold, (e^(ΔA) − 1) / A; Mamba's code, and this exercise, write Δ B u.",
-        partial(_layer, held=True),
-    ),
-    (
-        "The step is softplus of its logit, log(1 + e^x), not e^x.",
-        partial(_layer, exponential=True),
-    ),
-    (
-        "What is written is not multiplied by the step: with a step of 0 the state must stay as "
-        "it is.",
-        partial(_layer, unstepped=True),
-    ),
-    (
-        "The output is read before the token is written: y_t has C_t · h_t, with the new state.",
-        partial(_layer, early=True),
-    ),
-    ("D u_t is missing in the output.", partial(_layer, skip=False)),
-    ("It starts from zero, not from the given state.", partial(_layer, fresh=True)),
-    (
-        "W_B and W_C are exchanged: B says what is written, C what is read.",
-        partial(_layer, swapped=True),
-    ),
-)
-
-
 def _given() -> Arguments:
     u, W_step, W_B, W_C = random_tensors((7, 3), (3, 3), (3, 5), (3, 5), seed=38)
     bias, log_A, D, state = random_tensors((3,), (3, 5), (3,), (3, 5), seed=39)
@@ -323,21 +291,36 @@ def _given() -> Arguments:
     return dict(zip(names, (u, W_step, bias, W_B, W_C, -log_A.exp(), D, state), strict=True))
 
 
-@returns_verdict
-def check_selective_layer(function: Function) -> str:
+check_selective_layer = PartsExercise(
     """Does it select? `layer(u, W_step, bias, W_B, W_C, A, D, state)`.
 
     `u` is (t, dim), `W_step` (dim, dim) and `bias` (dim,) give the steps, `W_B` and `W_C` (dim, N)
     what is written and read; `A` and `state` are (dim, N), `D` is (dim,). It returns (y, the state
     afterwards). Called with t = 7, dim = 3, N = 5, from a state that is not zero.
-    """
-    note_mistakes(sentence for sentence, _ in _LAYER_MISTAKEN)
-    given = _given()
-    truth = _layer(*given.values())
-    parts = expect_tensors(run(function, given), _LAYER, _LAYER_SHAPES, truth)
-    named = (text for text, wrong in _LAYER_MISTAKEN if same(parts, wrong(*given.values())))
-    if faults := part_faults(parts, truth, given, _LAYER, ((), ())):
-        raise Mistake(next(named, None) or " ".join(faults))
-    answer = run(function, given)
-    remark = f" One remark: {changed_in_place(answer)}" if answer.changed else ""
-    return f"Each token decides how much of the past stays, and what it adds.{remark}"
+    """,
+    right=_layer,
+    cases=lambda: [_given()],
+    axes={"y": "t dim", "state": "dim N"},
+    mistakes={
+        but(outside=True): "The bias goes inside the softplus.",
+        but(raw=True): "The softplus is missing: a step has to be positive.",
+        but(unbiased=True): "The bias of the steps is missing.",
+        but(held=True): (
+            "That is zero-order hold, (e^(ΔA) − 1) / A; Mamba's code, and this exercise, write Δ B "
+            "u."
+        ),
+        but(exponential=True): "The step is softplus of its logit, log(1 + e^x), not e^x.",
+        but(unstepped=True): (
+            "What is written is not multiplied by the step: with a step of 0 the state must stay "
+            "as it is."
+        ),
+        but(early=True): (
+            "The output is read before the token is written: y_t has C_t · h_t, with the new state."
+        ),
+        but(skip=False): "D u_t is missing in the output.",
+        but(fresh=True): "It starts from zero, not from the given state.",
+        but(swapped=True): "W_B and W_C are exchanged: B says what is written, C what is read.",
+    },
+    praise="Each token decides how much of the past stays, and what it adds.",
+    in_place=True,
+)

@@ -1,28 +1,15 @@
 """Checks of lesson 31: a half-life, a push, two pieces of a sum, a layer with a state."""
 
 import math
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import (
-    Arguments,
-    KnownMistake,
-    Parts,
-    changed_in_place,
-    check_arguments_and_dtype,
-    expect_tensors,
-    note_mistakes,
-    part_faults,
-    random_tensors,
-    require,
-    run,
-    same,
-)
-from attnlab.exercises.verdict import Function, Mistake, returns_verdict
+from attnlab.exercises.attempt import Arguments, Parts, random_tensors
+from attnlab.exercises.exercise import Exercise, but
+from attnlab.exercises.parts import PartsExercise
 
 # ---- a half-life
 
@@ -88,51 +75,47 @@ def _joined(
     return torch.stack((first[0] + second[0], first[1] + second[1], largest))
 
 
-_JOINED_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The first piece has not faded: every token of the second piece takes w from its exponent.",
-        partial(_joined, fade=0),
-    ),
-    (
-        "The first piece has faded by one token. It fades by all tokens of the second piece.",
-        partial(_joined, fade=1),
-    ),
-    (
-        "The second piece has faded, too. Its sums are those after its own last token.",
-        lambda first, second, w, tokens: _joined(first, second, w, tokens, fade_second=tokens),
-    ),
-    (
-        "The second piece has faded, and the first has not. The first is the older one.",
-        lambda first, second, w, tokens: _joined(
-            first, second, w, tokens, fade=0, fade_second=tokens
-        ),
-    ),
-    (
-        "The sums are added as they are. Each is divided by e to its own largest exponent: bring "
-        "both to the same one first.",
-        partial(_joined, scaled=False),
-    ),
-)
+def _joined_cases() -> Iterator[Arguments]:
+    first, second, w = random_tensors((3, 5), (3, 5), (5,), seed=31)
+    first[1], second[1], w = first[1].exp(), second[1].exp(), w.exp() / 4
+    yield {"first": first, "second": second, "w": w, "tokens": 4}
 
 
-@returns_verdict
-def check_joined(function: Function) -> str:
+check_joined = Exercise(
     """Are the sums of two pieces joined? `joined(first, second, w, tokens)`.
 
     `first` and `second` (3, dim) hold both sums and the largest exponent, `w` is (dim,), the second
     piece has `tokens` tokens. It returns (3, dim).
-    """
-    first, second, w = random_tensors((3, 5), (3, 5), (5,), seed=31)
-    first[1], second[1], w = first[1].exp(), second[1].exp(), w.exp() / 4
-    given = {"first": first, "second": second, "w": w, "tokens": 4}
-    require(function, given, _joined, shape="3 dim", known_mistakes=_JOINED_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "Pieces can be summed apart from each other, and joined afterwards."
+    """,
+    right=_joined,
+    cases=_joined_cases,
+    axes="3 dim",
+    mistakes={
+        but(fade=0): (
+            "The first piece has not faded: every token of the second piece takes w from its "
+            "exponent."
+        ),
+        but(fade=1): (
+            "The first piece has faded by one token. It fades by all tokens of the second piece."
+        ),
+        (lambda first, second, w, tokens: _joined(first, second, w, tokens, fade_second=tokens)): (
+            "The second piece has faded, too. Its sums are those after its own last token."
+        ),
+        (
+            lambda first, second, w, tokens: _joined(
+                first, second, w, tokens, fade=0, fade_second=tokens
+            )
+        ): ("The second piece has faded, and the first has not. The first is the older one."),
+        but(scaled=False): (
+            "The sums are added as they are. Each is divided by e to its own largest exponent: "
+            "bring both to the same one first."
+        ),
+    },
+    praise="Pieces can be summed apart from each other, and joined afterwards.",
+)
 
 
 # ---- a layer with a state
-
-_MIX, _MIX_SHAPES = ("y", "state"), ("t dim", "4 dim")
 
 
 def _mix(
@@ -190,62 +173,6 @@ _STALE = (
     "The token shift takes the token in the state for every token of the piece. After each "
     "token, that token is the one before."
 )
-_MIX_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The token shift is the wrong way round: μ weighs the token, 1 − μ the one before it.",
-        partial(_mix, shift="exchanged"),
-    ),
-    (_STALE, partial(_mix, shift="stale")),
-    (_STALE, partial(_mix, shift="stale, returned")),
-    (
-        "The token shift is missing: each token is mixed with the one before it, by `mu`.",
-        partial(_mix, shift="none"),
-    ),
-    (
-        "The token shift is missing, and the state keeps the old token: each token is mixed with "
-        "the one before it, by `mu`.",
-        lambda *given: _old_token(*given, shift="none"),
-    ),
-    (
-        "The receptance is missing: σ(r) multiplies the weighted mean.",
-        partial(_mix, gate=torch.ones_like),
-    ),
-    (
-        "The receptance lacks the logistic function: it is σ(r), not r.",
-        partial(_mix, gate=torch.clone),
-    ),
-    (
-        "The receptance comes before the output matrix, not after it.",
-        partial(_mix, gate_last=True),
-    ),
-    ("The newest token has no bonus u in the output.", partial(_mix, bonus=False)),
-    (
-        "The sums fade before they are read. The token before the newest has not faded yet.",
-        partial(_mix, early=True),
-    ),
-    (
-        "The bonus u was written into the sums. It belongs to the output alone: the next token "
-        "reads e^k of this one.",
-        partial(_mix, write_bonus=True),
-    ),
-    (
-        "The sums do not fade: each new token takes w from the exponent of the old sums.",
-        partial(_mix, fade=False),
-    ),
-    (
-        "The newest token has faded as well. Only what was in the sums before it fades.",
-        partial(_mix, fade_newest=True),
-    ),
-    (
-        "The first row of the state is still the old token; it should be the last of x.",
-        _old_token,
-    ),
-    (
-        "The sums are right, but not divided by e to the largest exponent: with exponents above "
-        "88, float32 overflows.",
-        _without_largest,
-    ),
-)
 
 
 def _given(*, full: bool) -> Arguments:
@@ -261,22 +188,55 @@ def _given(*, full: bool) -> Arguments:
     return dict(zip(names, (x[3:], *parts, state), strict=True))
 
 
-@returns_verdict
-def check_time_mixing(function: Function) -> str:
+check_time_mixing = PartsExercise(
     """Is it RWKV's time mixing? `mix(x, W_r, W_k, W_v, W_o, mu, w, u, state)`.
 
     `x` is (t, dim), the matrices (dim, dim) are applied as `x @ W`, `mu` (3, dim) are the shifts of
     r, k and v, `w` and `u` (dim,) decay and bonus. `state` (4, dim) holds the last token, both sums
     divided by e to the largest exponent, and that exponent. It returns (y, the state afterwards).
     Called with t = 5, dim = 3, from the beginning and after three tokens.
-    """
-    note_mistakes(sentence for sentence, _ in _MIX_MISTAKEN)
-    for given in (_given(full=False), _given(full=True)):
-        truth = _right(*given.values())
-        parts = expect_tensors(run(function, given), _MIX, _MIX_SHAPES, truth)
-        named = (text for text, wrong in _MIX_MISTAKEN if same(parts, wrong(*given.values())))
-        if faults := part_faults(parts, truth, given, _MIX, ((), ())):
-            raise Mistake(next(named, None) or " ".join(faults))
-    answer = run(function, given)
-    remark = f" One remark: {changed_in_place(answer)}" if answer.changed else ""
-    return f"Four numbers per channel carry all of the past.{remark}"
+    """,
+    right=_mix,
+    cases=lambda: [_given(full=False), _given(full=True)],
+    axes={"y": "t dim", "state": "4 dim"},
+    mistakes={
+        but(shift="exchanged"): (
+            "The token shift is the wrong way round: μ weighs the token, 1 − μ the one before it."
+        ),
+        but(shift="stale"): _STALE,
+        but(shift="stale, returned"): _STALE,
+        but(shift="none"): (
+            "The token shift is missing: each token is mixed with the one before it, by `mu`."
+        ),
+        (lambda *given: _old_token(*given, shift="none")): (
+            "The token shift is missing, and the state keeps the old token: each token is mixed "
+            "with the one before it, by `mu`."
+        ),
+        but(gate=torch.ones_like): "The receptance is missing: σ(r) multiplies the weighted mean.",
+        but(gate=torch.clone): "The receptance lacks the logistic function: it is σ(r), not r.",
+        but(gate_last=True): "The receptance comes before the output matrix, not after it.",
+        but(bonus=False): "The newest token has no bonus u in the output.",
+        but(early=True): (
+            "The sums fade before they are read. The token before the newest has not faded yet."
+        ),
+        but(write_bonus=True): (
+            "The bonus u was written into the sums. It belongs to the output alone: the next token "
+            "reads e^k of this one."
+        ),
+        but(fade=False): (
+            "The sums do not fade: each new token takes w from the exponent of the old sums."
+        ),
+        but(fade_newest=True): (
+            "The newest token has faded as well. Only what was in the sums before it fades."
+        ),
+        _old_token: (
+            "The first row of the state is still the old token; it should be the last of x."
+        ),
+        _without_largest: (
+            "The sums are right, but not divided by e to the largest exponent: with exponents "
+            "above 88, float32 overflows."
+        ),
+    },
+    praise="Four numbers per channel carry all of the past.",
+    in_place=True,
+)

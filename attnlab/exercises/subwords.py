@@ -1,19 +1,13 @@
 """Checks of lesson 43: a text as the ids of its bytes, and the calibration of GBST."""
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import (
-    KnownMistake,
-    check_arguments_and_dtype,
-    random_tensors,
-    require,
-)
-from attnlab.exercises.verdict import Function, returns_verdict
+from attnlab.exercises.attempt import Arguments, random_tensors
+from attnlab.exercises.exercise import Exercise, but, drawn
 
 # ---- bytes
 
@@ -24,38 +18,32 @@ def _ids(text: str) -> Tensor:
     return torch.tensor([byte + FIRST for byte in text.encode()] + [END])
 
 
-_IDS_MISTAKEN: tuple[KnownMistake, ...] = (
-    ("The end is missing: id 1 stands behind the last byte.", lambda text: _ids(text)[:-1]),
-    (
-        "These are characters, not bytes: `ord` gives one number for ï, UTF-8 has two bytes. Use "
-        "`text.encode()`.",
-        lambda text: torch.tensor([ord(letter) + FIRST for letter in text] + [END]),
-    ),
-    (
-        "The bytes are not moved by 3: ids 0, 1 and 2 are padding, end and unknown.",
-        lambda text: torch.tensor([*text.encode(), END]),
-    ),
-    (
-        "The end is moved by 3 as well: it is id 1 itself, no byte.",
-        lambda text: torch.tensor([byte + FIRST for byte in (*text.encode(), END)]),
-    ),
-    (
-        "The bytes are moved by 2: padding, end and unknown are three ids.",
-        lambda text: torch.tensor([byte + FIRST - 1 for byte in text.encode()] + [END]),
-    ),
-    (
-        "The text ends with padding, id 0; the end is id 1.",
-        lambda text: torch.tensor([byte + FIRST for byte in text.encode()] + [0]),
-    ),
+check_byte_ids = Exercise(
+    "Are these the ids of ByT5? `byte_ids(text) -> (n,)`: each byte of UTF-8 plus 3, then 1.",
+    right=_ids,
+    cases=drawn(text=["hello", "naïve", "日本", ""]),
+    axes="n",
+    mistakes={
+        (lambda text: _ids(text)[:-1]): "The end is missing: id 1 stands behind the last byte.",
+        (lambda text: torch.tensor([ord(letter) + FIRST for letter in text] + [END])): (
+            "These are characters, not bytes: `ord` gives one number for ï, UTF-8 has two bytes. "
+            "Use `text.encode()`."
+        ),
+        (lambda text: torch.tensor([*text.encode(), END])): (
+            "The bytes are not moved by 3: ids 0, 1 and 2 are padding, end and unknown."
+        ),
+        (lambda text: torch.tensor([byte + FIRST for byte in (*text.encode(), END)])): (
+            "The end is moved by 3 as well: it is id 1 itself, no byte."
+        ),
+        (lambda text: torch.tensor([byte + FIRST - 1 for byte in text.encode()] + [END])): (
+            "The bytes are moved by 2: padding, end and unknown are three ids."
+        ),
+        (lambda text: torch.tensor([byte + FIRST for byte in text.encode()] + [0])): (
+            "The text ends with padding, id 0; the end is id 1."
+        ),
+    },
+    praise="One id per byte of UTF-8, none of them made from a text corpus, and an end.",
 )
-
-
-@returns_verdict
-def check_byte_ids(function: Function) -> str:
-    """Are these the ids of ByT5? `byte_ids(text) -> (n,)`: each byte of UTF-8 plus 3, then 1."""
-    for text in ("hello", "naïve", "日本", ""):
-        require(function, {"text": text}, _ids, shape="n", known_mistakes=_IDS_MISTAKEN)
-    return "One id per byte of UTF-8, none of them made from a text corpus, and an end."
 
 
 # ---- calibration
@@ -65,44 +53,42 @@ def _calibrated(weights: Tensor) -> Tensor:
     return (weights @ weights.mT).softmax(-1) @ weights
 
 
-_CALIBRATED_MISTAKEN: tuple[KnownMistake, ...] = (
-    ("The softmax is missing: P Pᵀ is not a mean yet.", lambda p: p @ p.mT @ p),
-    (
-        "The softmax goes down the columns (dim 0). Each row is one character's mean over all "
-        "others: dim −1.",
-        lambda p: (p @ p.mT).softmax(0) @ p,
-    ),
-    ("That is the n × n map. Its rows are to average the weights: @ P.",
-     lambda p: (p @ p.mT).softmax(-1)),
-    (
-        "It compares sizes (PᵀP) instead of characters (P Pᵀ), so nothing is exchanged between "
-        "characters.",
-        lambda p: p @ (p.mT @ p).softmax(-1),
-    ),
-    (
-        "It divides by √M as attention does. The paper has no scale here.",
-        lambda p: (p @ p.mT * p.shape[-1] ** -0.5).softmax(-1) @ p,
-    ),
-    (
-        "A second softmax over the sizes is too many: means of rows that sum to one sum to one.",
-        lambda p: _calibrated(p).softmax(-1),
-    ),
-    (
-        "The weights are added to their calibration; here they are replaced.",
-        lambda p: p + _calibrated(p),
-    ),
-)  # fmt: skip
-
-
-@returns_verdict
-def check_calibrate(function: Function) -> str:
-    """Is this the calibration? `calibrate(weights) -> (n, M)` of `weights` (n, M): each row becomes
-    a mean of all rows, more of those that are like it: softmax(P Pᵀ) P."""
+def _calibrate_cases() -> Iterator[Arguments]:
     for n, sizes in ((7, 3), (5, 4), (1, 2)):
-        given = {"weights": random_tensors((n, sizes))[0].mul(2).softmax(-1)}
-        require(function, given, _calibrated, shape="n M", known_mistakes=_CALIBRATED_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "Every character has taken advice from all others, and rows still sum to one."
+        yield {"weights": random_tensors((n, sizes))[0].mul(2).softmax(-1)}
+
+
+check_calibrate = Exercise(
+    """Is this the calibration? `calibrate(weights) -> (n, M)` of `weights` (n, M): each row becomes
+    a mean of all rows, more of those that are like it: softmax(P Pᵀ) P.""",
+    right=_calibrated,
+    cases=_calibrate_cases,
+    axes="n M",
+    mistakes={
+        (lambda p: p @ p.mT @ p): "The softmax is missing: P Pᵀ is not a mean yet.",
+        (lambda p: (p @ p.mT).softmax(0) @ p): (
+            "The softmax goes down the columns (dim 0). Each row is one character's mean over all "
+            "others: dim −1."
+        ),
+        (lambda p: (p @ p.mT).softmax(-1)): (
+            "That is the n × n map. Its rows are to average the weights: @ P."
+        ),
+        (lambda p: p @ (p.mT @ p).softmax(-1)): (
+            "It compares sizes (PᵀP) instead of characters (P Pᵀ), so nothing is exchanged between "
+            "characters."
+        ),
+        (lambda p: (p @ p.mT * p.shape[-1] ** -0.5).softmax(-1) @ p): (
+            "It divides by √M as attention does. The paper has no scale here."
+        ),
+        (lambda p: _calibrated(p).softmax(-1)): (
+            "A second softmax over the sizes is too many: means of rows that sum to one sum to one."
+        ),
+        (lambda p: p + _calibrated(p)): (
+            "The weights are added to their calibration; here they are replaced."
+        ),
+    },
+    praise="Every character has taken advice from all others, and rows still sum to one.",
+)
 
 
 # ---- the width of a factorized table
@@ -156,61 +142,52 @@ def _all_offsets(
     return (weights[..., None] * candidates).sum(1)
 
 
-_OFFSETS_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "Only blocks from the start of the text are candidates: size s has s offsets, 0 … s − 1.",
-        partial(_all_offsets, offsets=lambda s: range(1)),
-    ),
-    (
-        "Offset 0 is missing: size s has the offsets 0 … s − 1.",
-        partial(_all_offsets, offsets=lambda s: range(1, s) if s > 1 else range(1)),
-    ),
-    (
-        "There is one offset too many: blocks of size s from character s on are those from 0 on.",
-        partial(_all_offsets, offsets=lambda s: range(s + 1)),
-    ),
-    (
-        "The characters before the offset are lost: they keep themselves.",
-        partial(_all_offsets, cut=lambda x, s, o: torch.cat([0 * x[:o], _block_means(x[o:], s)])),
-    ),
-    (
-        "The characters before the offset are averaged: they keep themselves.",
-        partial(
-            _all_offsets,
-            cut=lambda x, s, o: torch.cat([_block_means(x[:o], s), _block_means(x[o:], s)]),
-        ),
-    ),
-    (
-        "The text is closed to a ring (`roll`): its last characters are in a block with its first.",
-        partial(_all_offsets, cut=lambda x, s, o: _block_means(x.roll(-o, 0), s).roll(o, 0)),
-    ),
-    (
-        "The last block is short, and its sum is divided by the full size: divide by the "
-        "characters that are there.",
-        partial(_all_offsets, cut=_full_size),
-    ),
-    (
-        "The softmax runs over the characters: each character chooses among its candidates.",
-        partial(_all_offsets, axis=0),
-    ),
-    (
-        "All candidates have the same weight: the score is candidate · w.",
-        partial(_all_offsets, even=True),
-    ),
-)
+def _offset_subwords_cases() -> Iterator[Arguments]:
+    for n, sizes in ((11, (1, 2, 3, 4)), (7, (2, 3))):
+        x, w = random_tensors((n, 5), (5,), seed=n)
+        yield {"x": x, "w": w, "sizes": sizes}
 
 
-@returns_verdict
-def check_offset_subwords(function: Function) -> str:
+check_offset_subwords = Exercise(
     """Are these subwords from blocks of every offset? `mixed(x, w, sizes) -> (n, dim)`.
 
     `x` (n, dim), `w` (dim,), and `sizes` a tuple. For each size s and each offset o < s the text is
     cut from character o on; the o characters before keep themselves. The softmax of candidate · w
     over all candidates of a character mixes them. Called with n = 11 and 7, sizes up to 4.
-    """
-    for n, sizes in ((11, (1, 2, 3, 4)), (7, (2, 3))):
-        x, w = random_tensors((n, 5), (5,), seed=n)
-        given = {"x": x, "w": w, "sizes": sizes}
-        require(function, given, _all_offsets, shape="n dim", known_mistakes=_OFFSETS_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "Far from its ends, a text that moves by one place is mixed as before."
+    """,
+    right=_all_offsets,
+    cases=_offset_subwords_cases,
+    axes="n dim",
+    mistakes={
+        but(offsets=lambda s: range(1)): (
+            "Only blocks from the start of the text are candidates: size s has s offsets, 0 … s − "
+            "1."
+        ),
+        but(offsets=lambda s: range(1, s) if s > 1 else range(1)): (
+            "Offset 0 is missing: size s has the offsets 0 … s − 1."
+        ),
+        but(offsets=lambda s: range(s + 1)): (
+            "There is one offset too many: blocks of size s from character s on are those from 0 "
+            "on."
+        ),
+        but(cut=lambda x, s, o: torch.cat([0 * x[:o], _block_means(x[o:], s)])): (
+            "The characters before the offset are lost: they keep themselves."
+        ),
+        but(cut=lambda x, s, o: torch.cat([_block_means(x[:o], s), _block_means(x[o:], s)])): (
+            "The characters before the offset are averaged: they keep themselves."
+        ),
+        but(cut=lambda x, s, o: _block_means(x.roll(-o, 0), s).roll(o, 0)): (
+            "The text is closed to a ring (`roll`): its last characters are in a block with its "
+            "first."
+        ),
+        but(cut=_full_size): (
+            "The last block is short, and its sum is divided by the full size: divide by the "
+            "characters that are there."
+        ),
+        but(axis=0): (
+            "The softmax runs over the characters: each character chooses among its candidates."
+        ),
+        but(even=True): "All candidates have the same weight: the score is candidate · w.",
+    },
+    praise="Far from its ends, a text that moves by one place is mixed as before.",
+)

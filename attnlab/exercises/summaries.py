@@ -2,7 +2,7 @@
 transient global attention with its number of keys.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -10,14 +10,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import (
-    Arguments,
-    KnownMistake,
-    check_arguments_and_dtype,
-    random_tensors,
-    require,
-)
-from attnlab.exercises.verdict import Function, returns_verdict
+from attnlab.exercises.attempt import Arguments, random_tensors
+from attnlab.exercises.exercise import Exercise, but, drawn
+from attnlab.exercises.verdict import Function
 
 # ---- which summaries a query may attend to
 
@@ -42,75 +37,60 @@ def _complete(i: Tensor, t: Tensor, width: int, stride: int) -> Tensor:
     return t * stride + width - 1 <= i
 
 
-_VISIBLE_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "It leaks: a slot is visible as soon as it begins (t·s ≤ i), though it contains tokens "
-        "after the query. Wait for its last position, t·s + w − 1.",
-        _slots(lambda i, t, w, s: t * s <= i),
-    ),
-    (
-        "It leaks by one: at position t·s + w − 2 the last token of the slot is in the future.",
-        _slots(lambda i, t, w, s: t * s + w - 2 <= i),
-    ),
-    (
-        "It leaks where windows overlap: the last position is computed from the "
-        "stride, t·s + s − 1, but a window is `width` wide.",
-        _slots(lambda i, t, w, s: t * s + s - 1 <= i),
-    ),
-    (
-        "One too late: the query at t·s + w − 1 is the slot's own last token and may see it "
-        "(≤, not <).",
-        _slots(lambda i, t, w, s: t * s + w - 1 < i),
-    ),
-    (
-        "It waits for the end of the query's own block of `stride` (t < i // s): one too late "
-        "where windows touch, and a leak where they overlap. A window is `width` wide.",
-        _slots(lambda i, t, w, s: t < i // s),
-    ),
-    (
-        "Too late by a whole slot: it waits for the end of the NEXT window.",
-        _slots(lambda i, t, w, s: t * s + s + w - 1 <= i),
-    ),
-    (
-        "The rule is right, but a slot is missing: ⌊n / stride⌋ drops the last one, which is not "
-        "full. There are ⌈n / stride⌉.",
-        _slots(_complete, lambda n, w, s: n // s),
-    ),
-    (
-        "The rule is right, but slots are missing: only full windows are counted. Beyond the end, "
-        "windows are filled with zeros, so there are ⌈n / stride⌉ slots.",
-        _slots(_complete, _full_windows),
-    ),
-    (
-        "All queries see all slots: the first query sees the end of the text.",
-        _slots(lambda i, t, w, s: (t >= 0) & (i >= 0)),
-    ),
-    (
-        "It is inverted: True means that the query MAY see the slot.",
-        _slots(lambda i, t, w, s: ~_complete(i, t, w, s)),
-    ),
-    (
-        "It compares slots with positions (t ≤ i), as if a slot were one token. Slot t ends at "
-        "t·s + w − 1.",
-        _slots(lambda i, t, w, s: t <= i),
-    ),
-)
-
-
-@returns_verdict
-def check_visible_slots(function: Function) -> str:
+check_visible_slots = Exercise(
     """Are these the slots a query may attend to? `visible(n, width, stride) -> (n, slots)`, bool.
 
     Slot t sums up the positions t·stride … t·stride + width − 1; a causal query i may
     attend to it if none of them comes after i. There are ⌈n / stride⌉ slots. Called with windows
     that touch or overlap, and with lengths that are no multiple of the stride.
-    """
-    for n, width, stride in ((13, 5, 2), (11, 3, 3), (17, 4, 4), (7, 2, 2), (5, 1, 1)):
-        given = {"n": n, "width": width, "stride": stride}
-        require(
-            function, given, _slots(_complete), shape="n slots", known_mistakes=_VISIBLE_MISTAKEN,
-        )  # fmt: skip
-    return "A slot is visible from its last position on; the first width − 1 queries see none."
+    """,
+    right=_slots(_complete),
+    cases=drawn(n=[13, 11, 17, 7, 5], width=[5, 3, 4, 2, 1], stride=[2, 3, 4, 2, 1]),
+    axes="n slots",
+    mistakes={
+        _slots(lambda i, t, w, s: t * s <= i): (
+            "It leaks: a slot is visible as soon as it begins (t·s ≤ i), though it contains tokens "
+            "after the query. Wait for its last position, t·s + w − 1."
+        ),
+        _slots(lambda i, t, w, s: t * s + w - 2 <= i): (
+            "It leaks by one: at position t·s + w − 2 the last token of the slot is in the future."
+        ),
+        _slots(lambda i, t, w, s: t * s + s - 1 <= i): (
+            "It leaks where windows overlap: the last position is computed from the stride, t·s + "
+            "s − 1, but a window is `width` wide."
+        ),
+        _slots(lambda i, t, w, s: t * s + w - 1 < i): (
+            "One too late: the query at t·s + w − 1 is the slot's own last token and may see it "
+            "(≤, not <)."
+        ),
+        _slots(lambda i, t, w, s: t < i // s): (
+            "It waits for the end of the query's own block of `stride` (t < i // s): one too late "
+            "where windows touch, and a leak where they overlap. A window is `width` wide."
+        ),
+        _slots(lambda i, t, w, s: t * s + s + w - 1 <= i): (
+            "Too late by a whole slot: it waits for the end of the NEXT window."
+        ),
+        _slots(_complete, lambda n, w, s: n // s): (
+            "The rule is right, but a slot is missing: ⌊n / stride⌋ drops the last one, which is "
+            "not full. There are ⌈n / stride⌉."
+        ),
+        _slots(_complete, _full_windows): (
+            "The rule is right, but slots are missing: only full windows are counted. Beyond the "
+            "end, windows are filled with zeros, so there are ⌈n / stride⌉ slots."
+        ),
+        _slots(lambda i, t, w, s: (t >= 0) & (i >= 0)): (
+            "All queries see all slots: the first query sees the end of the text."
+        ),
+        _slots(lambda i, t, w, s: ~_complete(i, t, w, s)): (
+            "It is inverted: True means that the query MAY see the slot."
+        ),
+        _slots(lambda i, t, w, s: t <= i): (
+            "It compares slots with positions (t ≤ i), as if a slot were one token. Slot t ends at "
+            "t·s + w − 1."
+        ),
+    },
+    praise="A slot is visible from its last position on; the first width − 1 queries see none.",
+)
 
 
 # ---- the means of blocks
@@ -151,70 +131,61 @@ def _last_wide(x: Tensor, block: int, real: Tensor) -> Tensor:
     return _blocks(x, block, real)[0] / counts
 
 
-_MEANS_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "Padding is in the mean: where `real` is False there is no token. Leave it out of "
-        "the sum and of the count.",
-        lambda x, block, real: _means(x, block, _all_tokens(x)),
-    ),
-    (
-        "Padding is in the sum, though not in the count: set it to zero before you add.",
-        lambda x, block, real: (
-            _blocks(x, block, _all_tokens(x))[0] / _blocks(x, block, real)[1].clamp(min=1)
-        ),
-    ),
-    (
-        "Each sum is divided by `block`, also where fewer tokens were added, so the mean of a "
-        "partial block is too small. Divide by the number of real tokens.",
-        lambda x, block, real: _blocks(x, block, real)[0] / block,
-    ),
-    (
-        "Padding is in the mean: it is left out of the sum, but still counted.",
-        _last_wide,
-    ),
-    (
-        "Padding is in the mean, and so are the zeros after the end: each sum is divided by "
-        "`block`.",
-        lambda x, block, real: _blocks(x, block, _all_tokens(x))[0] / block,
-    ),
-    (
-        "The remainder is dropped: tokens after the last full block are in no summary, so distant "
-        "queries cannot see them.",
-        lambda x, block, real: _means(x, block, real)[: len(x) // block],
-    ),
-    (
-        "The remainder is added to the last full block, as in LongT5; here it gets its own "
-        "summary.",
-        _joined,
-    ),
-    (
-        "A block without a real token divides 0 by 0. Its mean should be zeros: count at least 1.",
-        lambda x, block, real: _blocks(x, block, real)[0] / _blocks(x, block, real)[1],
-    ),
-    (
-        "These are sums: divide by the number of real tokens.",
-        lambda x, block, real: _blocks(x, block, real)[0],
-    ),
-    (
-        "The blocks do not consist of neighbours: every ⌈n / block⌉-th token is in one block. "
-        "Reshape x to (blocks, block, d), not (block, blocks, d).",
-        _interleaved,
-    ),
-)
+def _block_means_cases() -> Iterator[Arguments]:
+    for n, block, last in ((11, 4, 9), (12, 4, 12), (13, 3, 13), (13, 3, 7)):  # 7: empty blocks
+        yield {"x": random_tensors((n, 5))[0], "block": block, "real": torch.arange(n) < last}
 
 
-@returns_verdict
-def check_block_means(function: Function) -> str:
+check_block_means = Exercise(
     """Are these the means of the blocks? `block_means(x, block, real) -> (blocks, d)`.
 
     `x` (n, d) is cut into ⌈n / block⌉ blocks, the last one may be shorter; `real` (n,)
     shows which rows are tokens. The mean is over these; a block without any gives zeros.
-    """
-    for n, block, last in ((11, 4, 9), (12, 4, 12), (13, 3, 13), (13, 3, 7)):  # 7: empty blocks
-        given = {"x": random_tensors((n, 5))[0], "block": block, "real": torch.arange(n) < last}
-        require(function, given, _means, shape="blocks d", known_mistakes=_MEANS_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "Every real token is in one mean, and nothing else is."
+    """,
+    right=_means,
+    cases=_block_means_cases,
+    axes="blocks d",
+    mistakes={
+        (lambda x, block, real: _means(x, block, _all_tokens(x))): (
+            "Padding is in the mean: where `real` is False there is no token. Leave it out of the "
+            "sum and of the count."
+        ),
+        (
+            lambda x, block, real: (
+                _blocks(x, block, _all_tokens(x))[0] / _blocks(x, block, real)[1].clamp(min=1)
+            )
+        ): ("Padding is in the sum, though not in the count: set it to zero before you add."),
+        (lambda x, block, real: _blocks(x, block, real)[0] / block): (
+            "Each sum is divided by `block`, also where fewer tokens were added, so the mean of a "
+            "partial block is too small. Divide by the number of real tokens."
+        ),
+        _last_wide: "Padding is in the mean: it is left out of the sum, but still counted.",
+        (lambda x, block, real: _blocks(x, block, _all_tokens(x))[0] / block): (
+            "Padding is in the mean, and so are the zeros after the end: each sum is divided by "
+            "`block`."
+        ),
+        (lambda x, block, real: _means(x, block, real)[: len(x) // block]): (
+            "The remainder is dropped: tokens after the last full block are in no summary, so "
+            "distant queries cannot see them."
+        ),
+        _joined: (
+            "The remainder is added to the last full block, as in LongT5; here it gets its own "
+            "summary."
+        ),
+        (lambda x, block, real: _blocks(x, block, real)[0] / _blocks(x, block, real)[1]): (
+            "A block without a real token divides 0 by 0. Its mean should be zeros: count at least "
+            "1."
+        ),
+        (lambda x, block, real: _blocks(x, block, real)[0]): (
+            "These are sums: divide by the number of real tokens."
+        ),
+        _interleaved: (
+            "The blocks do not consist of neighbours: every ⌈n / block⌉-th token is in one block. "
+            "Reshape x to (blocks, block, d), not (block, blocks, d)."
+        ),
+    },
+    praise="Every real token is in one mean, and nothing else is.",
+)
 
 
 # ---- the keys of transient global attention
@@ -292,75 +263,68 @@ def _changed(**options: Any) -> Function:
     return lambda *given: _transient(*given, **options)
 
 
-_TRANSIENT_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The sums are not normalised: divide each by the root of its mean square.",
-        _changed(norm="none"),
-    ),
-    (
-        "Those are means of the blocks: add up the tokens of a block and divide by the root of the "
-        "sum's mean square.",
-        _changed(norm="mean"),
-    ),
-    (
-        "The sums are divided by their length; RMSNorm divides by the root of the mean square, "
-        "which is the length divided by √d.",
-        _changed(norm="length"),
-    ),
-    (
-        "The tokens after the last full block form a block of their own. They join the last full "
-        "block: there are ⌊n / block⌋ summaries.",
-        _changed(rest="own"),
-    ),
-    (
-        "The tokens after the last full block are in no summary. They join the last full block.",
-        _changed(rest="dropped"),
-    ),
-    ("That is the window alone: the summaries are missing.", _changed(keys="window")),
-    ("Those are the summaries alone: the window is missing.", _changed(keys="summaries")),
-    (
-        "Window and summaries have a softmax each, and the outputs are added. One softmax runs "
-        "over all keys together.",
-        _changed(softmax="added"),
-    ),
-    (
-        "Window and summaries have a softmax each, and the mean of the outputs is taken. One "
-        "softmax runs over all keys together.",
-        _changed(softmax="mean"),
-    ),
-    (
-        "The summaries of blocks inside the window are left out. All summaries are keys of all "
-        "queries.",
-        _changed(far_only=True),
-    ),
-    (
-        "The window ends at the query. This attention is not causal: `radius` tokens on each side.",
-        _changed(causal=True),
-    ),
-    (
-        "The scores are divided by √d. LongT5, like T5, does not divide them.",
-        lambda x, *given: _transient(x, *given, scale=x.shape[1] ** -0.5),
-    ),
-    (
-        "`radius` is taken for the width of the whole window; it counts the tokens on each side.",
-        lambda x, q, k, v, radius, block: _transient(x, q, k, v, radius // 2, block),
-    ),
-)
+def _transient_cases() -> Iterator[Arguments]:
+    for n, d, radius, block in ((17, 5, 2, 5), (13, 3, 3, 3)):
+        x, query, key, value = random_tensors((n, d), (d, d), (d, d), (d, d), seed=n)
+        matrices = {"query": query / d, "key": key, "value": value}
+        yield {"x": x, **matrices, "radius": radius, "block": block}
 
 
-@returns_verdict
-def check_transient(function: Function) -> str:
+check_transient = Exercise(
     """Is it transient global attention? `transient(x, query, key, value, radius, block) -> (n, d)`.
 
     `x` (n, d) are tokens, `query`, `key`, `value` (d, d) matrices for x @ query. A token attends to
     those at most `radius` away and to the normalised sums of all ⌊n / block⌋ blocks, in one softmax
     without scale. Called with n = 17, d = 5, radius 2 and blocks of 5, and with n = 13 and blocks
     of 3.
-    """
-    for n, d, radius, block in ((17, 5, 2, 5), (13, 3, 3, 3)):
-        x, query, key, value = random_tensors((n, d), (d, d), (d, d), (d, d), seed=n)
-        matrices = {"query": query / d, "key": key, "value": value}
-        given: Arguments = {"x": x, **matrices, "radius": radius, "block": block}
-        require(function, given, _transient, shape="n d", known_mistakes=_TRANSIENT_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "A window of tokens, and one summary for each block, in one softmax."
+    """,
+    right=_transient,
+    cases=_transient_cases,
+    axes="n d",
+    mistakes={
+        but(norm="none"): (
+            "The sums are not normalised: divide each by the root of its mean square."
+        ),
+        but(norm="mean"): (
+            "Those are means of the blocks: add up the tokens of a block and divide by the root of "
+            "the sum's mean square."
+        ),
+        but(norm="length"): (
+            "The sums are divided by their length; RMSNorm divides by the root of the mean square, "
+            "which is the length divided by √d."
+        ),
+        but(rest="own"): (
+            "The tokens after the last full block form a block of their own. They join the last "
+            "full block: there are ⌊n / block⌋ summaries."
+        ),
+        but(rest="dropped"): (
+            "The tokens after the last full block are in no summary. They join the last full block."
+        ),
+        but(keys="window"): "That is the window alone: the summaries are missing.",
+        but(keys="summaries"): "Those are the summaries alone: the window is missing.",
+        but(softmax="added"): (
+            "Window and summaries have a softmax each, and the outputs are added. One softmax runs "
+            "over all keys together."
+        ),
+        but(softmax="mean"): (
+            "Window and summaries have a softmax each, and the mean of the outputs is taken. One "
+            "softmax runs over all keys together."
+        ),
+        but(far_only=True): (
+            "The summaries of blocks inside the window are left out. All summaries are keys of all "
+            "queries."
+        ),
+        but(causal=True): (
+            "The window ends at the query. This attention is not causal: `radius` tokens on each "
+            "side."
+        ),
+        (lambda x, *given: _transient(x, *given, scale=x.shape[1] ** -0.5)): (
+            "The scores are divided by √d. LongT5, like T5, does not divide them."
+        ),
+        (lambda x, q, k, v, radius, block: _transient(x, q, k, v, radius // 2, block)): (
+            "`radius` is taken for the width of the whole window; it counts the tokens on each "
+            "side."
+        ),
+    },
+    praise="A window of tokens, and one summary for each block, in one softmax.",
+)

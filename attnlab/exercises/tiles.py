@@ -1,7 +1,7 @@
 """Checks of lesson 03: the online softmax, merging, a count, and causal attention in tiles."""
 
-from collections.abc import Callable
-from typing import Any
+import itertools
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -18,7 +18,9 @@ from attnlab.exercises.attempt import (
     run,
     same,
 )
-from attnlab.exercises.verdict import Function, Mistake, returns_verdict
+from attnlab.exercises.exercise import Mistakes, but
+from attnlab.exercises.parts import PartsExercise
+from attnlab.exercises.verdict import Function, Mistake, returns_verdict, says
 
 # ---- the online softmax
 
@@ -158,6 +160,7 @@ _UPDATE_MISTAKEN: tuple[tuple[KnownMistake, ...], ...] = (
 )
 
 
+@says(itertools.chain(*_UPDATE_MISTAKEN))
 @returns_verdict
 def check_online_softmax(function: Function) -> str:
     """Is it one tile of the online softmax? `update(largest, total, out, scores, values)`.
@@ -312,6 +315,7 @@ _MERGE_MISTAKEN: tuple[tuple[KnownMistake, ...], ...] = (
 )
 
 
+@says(itertools.chain(*_MERGE_MISTAKEN))
 @returns_verdict
 def check_merge(function: Function) -> str:
     """Does it merge two partial results exactly? `merge(out_a, lse_a, out_b, lse_b) -> (out, lse)`.
@@ -401,60 +405,51 @@ def _in_tiles(
     return (out / total if divide else out), lse
 
 
-def _tiled_mistake(part: int, **changes: Any) -> Callable[..., Tensor]:
-    return lambda *given: _in_tiles(*given, **changes)[part]
-
-
-def _both(part: int) -> tuple[KnownMistake, ...]:
-    name = ("out", "lse")[part]
-    return (
-        (
+def _in_both(name: str) -> Mistakes:
+    """What can be wrong in `out` and in `lse`."""
+    return {
+        but(past=False): (
             f"`{name}`: the causal mask is missing, query i attends to keys j ≤ i. In a tile on "
-            "the diagonal some pairs are allowed and some are not.",
-            _tiled_mistake(part, past=False),
+            "the diagonal some pairs are allowed and some are not."
         ),
-        (
-            f"`{name}`: a query may not attend to itself. The mask allows j ≤ i, not j < i.",
-            _tiled_mistake(part, first=1),
+        but(first=1): (
+            f"`{name}`: a query may not attend to itself. The mask allows j ≤ i, not j < i."
         ),
-        (f"`{name}`: the scores are not scaled by 1/√d.", _tiled_mistake(part, scale=1.0)),
-        (
-            f"`{name}`: earlier sums are not multiplied by exp(old maximum − new maximum).",
-            _tiled_mistake(part, fade=False),
+        but(scale=1.0): f"`{name}`: the scores are not scaled by 1/√d.",
+        but(fade=False): (
+            f"`{name}`: earlier sums are not multiplied by exp(old maximum − new maximum)."
         ),
-        (
-            f"`{name}`: the last tile is missing: n need not be a multiple of the tile.",
-            _tiled_mistake(part, whole=True),
+        but(whole=True): (
+            f"`{name}`: the last tile is missing: n need not be a multiple of the tile."
         ),
-    )
+    }
 
 
-_TILED_MISTAKEN: tuple[tuple[KnownMistake, ...], ...] = (
-    (
-        *_both(0),
-        ("`out` is not divided by the running sum.", _tiled_mistake(0, divide=False)),
-    ),
-    (
-        *_both(1),
-        ("`lse` lacks the logarithm of the running sum.", _tiled_mistake(1, logarithm=False)),
-        ("`lse` lacks the running maximum: it is m + log ℓ.", _tiled_mistake(1, largest=False)),
-    ),
-)
+def _tiled_cases() -> Iterator[Arguments]:
+    q, k, v = random_tensors((7, 5), (7, 5), (7, 3), seed=23)
+    for tile in (2, 3, 7):
+        yield {"q": 2 * q, "k": k, "v": v, "tile": tile}
 
 
-@returns_verdict
-def check_tiled_attention(function: Function) -> str:
+check_tiled_attention = PartsExercise(
     """Is it causal attention, one tile of keys at a time? `attend(q, k, v, tile) -> (out, lse)`.
 
     `q` and `k` are (n, d), `v` is (n, e); `out` is (n, e), `lse` (n, 1). Called with n = 7, d = 5,
     e = 3 and tiles of 2, 3 and 7.
-    """
-    q, k, v = random_tensors((7, 5), (7, 5), (7, 3), seed=23)
-    for tile in (2, 3, 7):
-        given: Arguments = {"q": 2 * q, "k": k, "v": v, "tile": tile}
-        answer, truth = run(function, given), _in_tiles(2 * q, k, v, tile)
-        parts = expect_tensors(answer, ("out", "lse"), ("n e", "n 1"), truth)
-        faults = part_faults(parts, truth, given, ("out", "lse"), _TILED_MISTAKEN)
-        if faults:
-            raise Mistake(" ".join(faults))
-    return "The same as the softmax of the whole rows, for every size of the tile."
+    """,
+    right=_in_tiles,
+    cases=_tiled_cases,
+    axes={"out": "n e", "lse": "n 1"},
+    of_part={
+        "out": {
+            **_in_both("out"),
+            but(divide=False): "`out` is not divided by the running sum.",
+        },
+        "lse": {
+            **_in_both("lse"),
+            but(logarithm=False): "`lse` lacks the logarithm of the running sum.",
+            but(largest=False): "`lse` lacks the running maximum: it is m + log ℓ.",
+        },
+    },
+    praise="The same as the softmax of the whole rows, for every size of the tile.",
+)

@@ -1,21 +1,17 @@
 """Checks of lesson 05: the decoder's rows, layer normalisation, a count, and a decoder layer."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import (
-    KnownMistake,
-    check_arguments_and_dtype,
-    note_mistakes,
-    random_tensors,
-    require,
-    run,
-)
-from attnlab.exercises.verdict import Function, Mistake, returns_verdict, type_name
+from attnlab.exercises.attempt import Arguments, random_tensors, run
+from attnlab.exercises.exercise import Exercise, but
+from attnlab.exercises.observed import ObservedExercise
+from attnlab.exercises.verdict import Function, Mistake, type_name
 
 # ---- what the decoder reads, and what it is to answer
 
@@ -26,62 +22,15 @@ def _rows(words: Sequence[int], start: int, end: int) -> Rows:
     return [start, *words], [*words, end]
 
 
-_ROWS_MISTAKEN: tuple[tuple[str, Callable[[list[int], int, int], Rows]], ...] = (
-    (
-        "The decoder reads the word that it is to answer: it would only have to copy. The inputs "
-        "stand one place later than the targets.",
-        lambda words, start, end: ([start, *words, end], [start, *words, end]),
-    ),
-    (
-        "The decoder reads the word that it is to answer: put `start` before the inputs.",
-        lambda words, start, end: ([*words, end], [*words, end]),
-    ),
-    (
-        "The targets have no `end`: the model would never learn to stop.",
-        lambda words, start, end: ([start, *words[:-1]], list(words)),
-    ),
-    (
-        "The targets have no `end`, so the two rows differ in length: each input has one target.",
-        lambda words, start, end: ([start, *words], list(words)),
-    ),
-    (
-        "`start` is a target: the model never has to write it.",
-        lambda words, start, end: ([start, *words, end], [*words, end, start]),
-    ),
-    (
-        "Inputs and targets are exchanged: the function should give (inputs, targets).",
-        lambda words, start, end: ([*words, end], [start, *words]),
-    ),
-    (
-        "`end` is among the inputs: after `end` nothing is to be written, so it is never read.",
-        lambda words, start, end: ([start, *words, end], [*words, end]),
-    ),
-)
+_WORDS = ([16, 40, 42, 19], [25])
 
 
-@returns_verdict
-def check_decoder_rows(function: Function) -> str:
-    """Are these the inputs and targets of the decoder? `rows(words, start, end)`.
-
-    `words` is a list of tokens. It returns two lists of equal length: `start` and the words, and
-    the words and `end`.
-    """
-    note_mistakes(sentence for sentence, _ in _ROWS_MISTAKEN)
-    for words in ([16, 40, 42, 19], [25]):
-        answer = run(function, {"words": words, "start": 10, "end": 11})
+def _all_rows(function: Function) -> list[Rows]:
+    answers = [run(function, {"words": words, "start": 10, "end": 11}) for words in _WORDS]
+    for answer in answers:
         if answer.raised:
             raise Mistake(f"{answer.call} {answer.raised}.{answer.hint}")
-        found = _two_lists(answer.value, answer.call)
-        if found == _rows(words, 10, 11):
-            continue
-        for sentence, mistaken in _ROWS_MISTAKEN:
-            if found == mistaken(words, 10, 11):
-                raise Mistake(sentence)
-        raise Mistake(
-            f"{answer.call} gave {found[0]} and {found[1]}; it should give "
-            f"{[10, *words]} and {[*words, 11]}."
-        )
-    return "At each place the decoder reads one token and answers the next."
+    return [_two_lists(answer.value, answer.call) for answer in answers]
 
 
 def _two_lists(value: object, call: str) -> Rows:
@@ -89,11 +38,61 @@ def _two_lists(value: object, call: str) -> Rows:
         raise Mistake(f"{call} gave None: is the `return` missing?")
     if not isinstance(value, tuple | list) or len(value) != 2:
         raise Mistake(f"{call} gave {type_name(value)}; it should give two lists.")
-    first, second = (part.tolist() if isinstance(part, Tensor) else part for part in value)
+    first, second = (
+        part.tolist() if isinstance(part, Tensor | np.ndarray) else part for part in value
+    )
     for part in (first, second):
         if not isinstance(part, tuple | list):
             raise Mistake(f"{call} gave {type_name(part)} in the place of a list of tokens.")
     return list(first), list(second)
+
+
+def _other_rows(found: list[Rows], wanted: list[Rows]) -> str:
+    words, got, right = next(
+        one for one in zip(_WORDS, found, wanted, strict=True) if one[1] != one[2]
+    )
+    return (
+        f"For the words {words}, start 10 and end 11 it gave {got[0]} and {got[1]}; it should give "
+        f"{right[0]} and {right[1]}."
+    )
+
+
+check_decoder_rows = ObservedExercise(
+    """Are these the inputs and targets of the decoder? `rows(words, start, end)`.
+
+    `words` is a list of tokens. It returns two lists of equal length: `start` and the words, and
+    the words and `end`.
+    """,
+    right=_rows,
+    observe=_all_rows,
+    mistakes={
+        (lambda words, start, end: ([start, *words, end], [start, *words, end])): (
+            "The decoder reads the word that it is to answer: it would only have to copy. The "
+            "inputs stand one place later than the targets."
+        ),
+        (lambda words, start, end: ([*words, end], [*words, end])): (
+            "The decoder reads the word that it is to answer: put `start` before the inputs."
+        ),
+        (lambda words, start, end: ([start, *words[:-1]], list(words))): (
+            "The targets have no `end`: the model would never learn to stop."
+        ),
+        (lambda words, start, end: ([start, *words], list(words))): (
+            "The targets have no `end`, so the two rows differ in length: each input has one "
+            "target."
+        ),
+        (lambda words, start, end: ([start, *words, end], [*words, end, start])): (
+            "`start` is a target: the model never has to write it."
+        ),
+        (lambda words, start, end: ([*words, end], [start, *words])): (
+            "Inputs and targets are exchanged: the function should give (inputs, targets)."
+        ),
+        (lambda words, start, end: ([start, *words, end], [*words, end])): (
+            "`end` is among the inputs: after `end` nothing is to be written, so it is never read."
+        ),
+    },
+    explain=_other_rows,
+    praise="At each place the decoder reads one token and answers the next.",
+)
 
 
 # ---- layer normalisation
@@ -104,62 +103,60 @@ def _normalised(x: Tensor, gain: Tensor, bias: Tensor, eps: float, axis: Any = -
     return gain * centred / (centred.square().mean(axis, keepdim=True) + eps).sqrt() + bias
 
 
-_NORM_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The mean runs over the positions: each position has its own mean, over its dim numbers.",
-        lambda x, gain, bias, eps: _normalised(x, gain, bias, eps, 0),
-    ),
-    (
-        "One mean for the whole tensor: each position has its own, `dim=-1, keepdim=True`.",
-        lambda x, gain, bias, eps: _normalised(x, gain, bias, eps, (0, 1)),
-    ),
-    (
-        "The mean is not subtracted: that is RMS normalisation, which later models use.",
-        lambda x, gain, bias, eps: gain * x / (x.square().mean(-1, True) + eps).sqrt() + bias,
-    ),
-    (
-        "The variance divides by dim − 1, as `std` and `var` do: divide by dim (`correction=0`).",
-        lambda x, gain, bias, eps: (
-            gain * (x - x.mean(-1, True)) / (x.var(-1, keepdim=True) + eps).sqrt() + bias
-        ),
-    ),
-    (
-        "It divides by the variance: take its square root.",
-        lambda x, gain, bias, eps: (
-            gain * (x - x.mean(-1, True)) / (x.var(-1, correction=0, keepdim=True) + eps) + bias
-        ),
-    ),
-    (
-        "The gain and the bias are missing: multiply by `gain` and add `bias`.",
-        lambda x, gain, bias, eps: _normalised(x, torch.ones_like(gain), 0 * bias, eps),
-    ),
-    ("The gain is missing.", lambda x, gain, bias, eps: _normalised(x, gain**0, bias, eps)),
-    ("The bias is missing.", lambda x, gain, bias, eps: _normalised(x, gain, 0 * bias, eps)),
-    (
-        "`eps` is missing: a position whose numbers are all equal would give 0 / 0.",
-        lambda x, gain, bias, eps: _normalised(x, gain, bias, 0.0),
-    ),
-    (
-        "`eps` is added to the root: it belongs under the root.",
-        lambda x, gain, bias, eps: (
-            gain * (x - x.mean(-1, True)) / (x.std(-1, correction=0, keepdim=True) + eps) + bias
-        ),
-    ),
-)
+def _layer_norm_cases() -> Iterator[Arguments]:
+    x, gain, bias = random_tensors((5, 7), (7,), (7,), seed=3)
+    yield {"x": 3 * x + 1, "gain": gain, "bias": bias, "eps": 0.5}
 
 
-@returns_verdict
-def check_layer_norm(function: Function) -> str:
+check_layer_norm = Exercise(
     """Is each position normalised over its width? `layer_norm(x, gain, bias, eps)`.
 
     `x` is (n, dim), `gain` and `bias` (dim,). Called with n = 5, dim = 7 and a large `eps`, so that
     its place matters.
-    """
-    x, gain, bias = random_tensors((5, 7), (7,), (7,), seed=3)
-    given = {"x": 3 * x + 1, "gain": gain, "bias": bias, "eps": 0.5}
-    require(function, given, _normalised, shape="n dim", known_mistakes=_NORM_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "Each position has mean 0 and variance 1 before gain and bias."
+    """,
+    right=_normalised,
+    cases=_layer_norm_cases,
+    axes="n dim",
+    mistakes={
+        (lambda x, gain, bias, eps: _normalised(x, gain, bias, eps, 0)): (
+            "The mean runs over the positions: each position has its own mean, over its dim "
+            "numbers."
+        ),
+        (lambda x, gain, bias, eps: _normalised(x, gain, bias, eps, (0, 1))): (
+            "One mean for the whole tensor: each position has its own, `dim=-1, keepdim=True`."
+        ),
+        (lambda x, gain, bias, eps: gain * x / (x.square().mean(-1, True) + eps).sqrt() + bias): (
+            "The mean is not subtracted: that is RMS normalisation, which later models use."
+        ),
+        (
+            lambda x, gain, bias, eps: (
+                gain * (x - x.mean(-1, True)) / (x.var(-1, keepdim=True) + eps).sqrt() + bias
+            )
+        ): (
+            "The variance divides by dim − 1, as `std` and `var` do: divide by dim "
+            "(`correction=0`)."
+        ),
+        (
+            lambda x, gain, bias, eps: (
+                gain * (x - x.mean(-1, True)) / (x.var(-1, correction=0, keepdim=True) + eps) + bias
+            )
+        ): ("It divides by the variance: take its square root."),
+        (lambda x, gain, bias, eps: _normalised(x, torch.ones_like(gain), 0 * bias, eps)): (
+            "The gain and the bias are missing: multiply by `gain` and add `bias`."
+        ),
+        (lambda x, gain, bias, eps: _normalised(x, gain**0, bias, eps)): "The gain is missing.",
+        (lambda x, gain, bias, eps: _normalised(x, gain, 0 * bias, eps)): "The bias is missing.",
+        (lambda x, gain, bias, eps: _normalised(x, gain, bias, 0.0)): (
+            "`eps` is missing: a position whose numbers are all equal would give 0 / 0."
+        ),
+        (
+            lambda x, gain, bias, eps: (
+                gain * (x - x.mean(-1, True)) / (x.std(-1, correction=0, keepdim=True) + eps) + bias
+            )
+        ): ("`eps` is added to the root: it belongs under the root."),
+    },
+    praise="Each position has mean 0 and variance 1 before gain and bias.",
+)
 
 
 # ---- the parameters of a decoder layer
@@ -237,66 +234,60 @@ def _changed(**changes: Any) -> Callable[..., Tensor]:
     return lambda *given: _layer(*given, **changes)
 
 
-_LAYER_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The causal mask is missing: a word attends to the words after it, which do not exist "
-        "while the model writes.",
-        _changed(past=lambda ones: ones),
-    ),
-    (
-        "The causal mask is the wrong way round: position i attends to positions j ≤ i.",
-        _changed(past=torch.triu),
-    ),
-    (
-        "A position may not attend to itself: the causal mask allows j ≤ i, not j < i.",
-        _changed(past=lambda ones: ones.tril(-1)),
-    ),
-    (
-        "The padding of the source is not masked: set its scores to −∞ in the cross-attention.",
-        _changed(padding=False),
-    ),
-    (
-        "Cross-attention attends to the decoder's own tokens: its keys and values come from "
-        "`memory`.",
-        _changed(read=lambda memory, x: _norm(x)),
-    ),
-    (
-        "`memory` is normalised again: the encoder has done that; only x is normalised here.",
-        _changed(read=lambda memory, x: _norm(memory)),
-    ),
-    ("The residual connections are missing: add each part to x.", _changed(skips=(0, 0, 0))),
-    ("The residual connection of the self-attention is missing.", _changed(skips=(0, 1, 1))),
-    ("The residual connection of the cross-attention is missing.", _changed(skips=(1, 0, 1))),
-    ("The residual connection of the feed-forward network is missing.", _changed(skips=(1, 1, 0))),
-    (
-        "The sums are normalised, as in the paper of 2017 (post-norm). Here what a part reads is "
-        "normalised, and the sum is not (pre-norm).",
-        _changed(post=True),
-    ),
-    (
-        "The normalisation is missing: each part reads `norm(x)`.",
-        _changed(norm=lambda y: y, last=lambda y: y),
-    ),
-    ("The feed-forward network reads x without normalisation.", _changed(last=lambda y: y)),
-    ("The scores are not scaled: multiply them by 1/√dim.", _changed(scale=1.0)),
-    ("The ReLU is missing: two matrices in a row are one matrix.", _changed(bend=lambda y: y)),
-    ("Self-attention comes first, then cross-attention.", _changed(crossed_first=True)),
-)
+def _decoder_layer_cases() -> Iterator[Arguments]:
+    for marks in ("1101101", "1111111"):
+        yield _layer_inputs(marks)
 
 
-@returns_verdict
-def check_decoder_layer(function: Function) -> str:
+check_decoder_layer = Exercise(
     """Is it a decoder layer? `layer(x, memory, real, own, cross, W1, W2) -> (n, dim)`.
 
     `x` is (n, dim), `memory` (m, dim), `real` (m,) bool; `own` and `cross` are (4, dim, dim): the
     matrices of queries, keys, values and output; `W1` is (dim, hidden), `W2` (hidden, dim). One
     head, pre-norm without gain and bias, ReLU. Called with n = 5, m = 7, dim = 11, hidden = 13.
-    """
-    for marks in ("1101101", "1111111"):
-        given = _layer_inputs(marks)
-        require(function, given, _layer, shape="n dim", known_mistakes=_LAYER_MISTAKEN)
-    check_arguments_and_dtype(function, _layer_inputs("1101101"))
-    return "Self-attention, cross-attention, feed-forward: each reads norm(x) and is added to x."
+    """,
+    right=_layer,
+    cases=_decoder_layer_cases,
+    axes="n dim",
+    mistakes={
+        but(past=lambda ones: ones): (
+            "The causal mask is missing: a word attends to the words after it, which do not exist "
+            "while the model writes."
+        ),
+        but(past=torch.triu): (
+            "The causal mask is the wrong way round: position i attends to positions j ≤ i."
+        ),
+        but(past=lambda ones: ones.tril(-1)): (
+            "A position may not attend to itself: the causal mask allows j ≤ i, not j < i."
+        ),
+        but(padding=False): (
+            "The padding of the source is not masked: set its scores to −∞ in the cross-attention."
+        ),
+        but(read=lambda memory, x: _norm(x)): (
+            "Cross-attention attends to the decoder's own tokens: its keys and values come from "
+            "`memory`."
+        ),
+        but(read=lambda memory, x: _norm(memory)): (
+            "`memory` is normalised again: the encoder has done that; only x is normalised here."
+        ),
+        but(skips=(0, 0, 0)): "The residual connections are missing: add each part to x.",
+        but(skips=(0, 1, 1)): "The residual connection of the self-attention is missing.",
+        but(skips=(1, 0, 1)): "The residual connection of the cross-attention is missing.",
+        but(skips=(1, 1, 0)): "The residual connection of the feed-forward network is missing.",
+        but(post=True): (
+            "The sums are normalised, as in the paper of 2017 (post-norm). Here what a part reads "
+            "is normalised, and the sum is not (pre-norm)."
+        ),
+        but(norm=lambda y: y, last=lambda y: y): (
+            "The normalisation is missing: each part reads `norm(x)`."
+        ),
+        but(last=lambda y: y): "The feed-forward network reads x without normalisation.",
+        but(scale=1.0): "The scores are not scaled: multiply them by 1/√dim.",
+        but(bend=lambda y: y): "The ReLU is missing: two matrices in a row are one matrix.",
+        but(crossed_first=True): "Self-attention comes first, then cross-attention.",
+    },
+    praise="Self-attention, cross-attention, feed-forward: each reads norm(x) and is added to x.",
+)
 
 
 def _layer_inputs(marks: str) -> dict[str, Any]:

@@ -1,18 +1,12 @@
 """Checks of lesson 51: the depth of tokens, the mask of subtrees, and a node of a Tree-LSTM."""
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 
-from attnlab.exercises.attempt import (
-    KnownMistake,
-    check_arguments_and_dtype,
-    random_tensors,
-    require,
-)
-from attnlab.exercises.verdict import Function, returns_verdict
+from attnlab.exercises.attempt import Arguments, random_tensors
+from attnlab.exercises.exercise import Exercise, but, drawn
 
 # Tokens 0 … 3 are leaves, 6 the root. The first tree is a chain, the second is not.
 _TREES = ((4, 4, 5, 6, 5, 6, -1), (4, 4, 5, 5, 6, 6, -1))
@@ -40,45 +34,39 @@ def _heights(parents: Sequence[int]) -> Tensor:
     return torch.tensor(found)
 
 
-_DEPTHS_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The token itself is counted: the root has nothing above it and the depth 0.",
-        lambda parents: _depths(parents) + 1,
-    ),
-    (
-        "These are heights, counted from the leaves up; the depth counts the nodes above a token.",
-        _heights,
-    ),
-    (
-        "It stops at the parent: go on from there until the parent is −1.",
-        lambda parents: _depths(parents).clamp(max=1),
-    ),
-    (
-        "It counts down from the deepest token: the root has the depth 0.",
-        lambda parents: _depths(parents).max() - _depths(parents),
-    ),
-    (
-        "It counts the children of each token: count the nodes above it.",
-        lambda parents: torch.tensor([parents.count(token) for token in range(len(parents))]),
-    ),
-)
+def _trees() -> Iterator[Arguments]:
+    for parents in _TREES:
+        yield {"parents": parents}
 
 
-@returns_verdict
-def check_tree_depths(function: Function) -> str:
+check_tree_depths = Exercise(
     """How many nodes are above each token? `depths(parents) -> (n,)`.
 
     `parents` are n whole numbers, −1 at the root. Called with two trees of 7 tokens.
-    """
-    for parents in _TREES:
-        require(
-            function,
-            {"parents": parents},
-            lambda parents: _depths(parents).double(),
-            shape="n",
-            known_mistakes=_DEPTHS_MISTAKEN,
-        )
-    return "A Tree-LSTM takes as many steps up as the deepest token has nodes above it."
+    """,
+    right=_depths,
+    cases=_trees,
+    axes="n",
+    mistakes={
+        (lambda parents: _depths(parents) + 1): (
+            "The token itself is counted: the root has nothing above it and the depth 0."
+        ),
+        _heights: (
+            "These are heights, counted from the leaves up; the depth counts the nodes above a "
+            "token."
+        ),
+        (lambda parents: _depths(parents).clamp(max=1)): (
+            "It stops at the parent: go on from there until the parent is −1."
+        ),
+        (lambda parents: _depths(parents).max() - _depths(parents)): (
+            "It counts down from the deepest token: the root has the depth 0."
+        ),
+        (lambda parents: torch.tensor([parents.count(token) for token in range(len(parents))])): (
+            "It counts the children of each token: count the nodes above it."
+        ),
+    },
+    praise="A Tree-LSTM takes as many steps up as the deepest token has nodes above it.",
+)
 
 
 # ---- the mask
@@ -109,56 +97,41 @@ def _node(parents: Sequence[int]) -> Tensor:
     return ~_is_leaf(parents)[:, None].expand(len(parents), len(parents))
 
 
-_MASK_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "Rows and columns are exchanged: the row is the query, which attends to what is below it.",
-        lambda parents: _mask(parents).mT,
-    ),
-    (
-        "A node should attend to itself, too: it belongs to its own subtree.",
-        lambda parents: (
-            _mask(parents) & ~(torch.eye(len(parents), dtype=torch.bool) & _node(parents))
-        ),
-    ),
-    (
-        "A leaf attends to all leaves, not to itself alone.",
-        lambda parents: _below(parents) | torch.eye(len(parents), dtype=torch.bool),
-    ),
-    (
-        "Nodes attend to their children alone: the subtree holds all that is below, down to the "
-        "leaves.",
-        _children_only,
-    ),
-    (
-        "Nodes attend to leaves alone: the nodes of the subtree belong to it.",
-        lambda parents: _mask(parents) & _is_leaf(parents),
-    ),
-    (
-        "Leaves attend to nodes: a leaf attends to leaves only.",
-        lambda parents: _mask(parents) | ~_node(parents),
-    ),
-)
-
-
-@returns_verdict
-def check_subtree_mask(function: Function) -> str:
+check_subtree_mask = Exercise(
     """Who attends to whom in tree attention? `mask(parents) -> (n, n)`, True = may attend.
 
     A node attends to its subtree, itself included, a leaf to all leaves. `parents` are n whole
     numbers, −1 at the root. Called with two trees of 7 tokens.
-    """
-    for parents in _TREES:
-        require(
-            function,
-            {"parents": parents},
-            lambda parents: _mask(parents).double(),
-            shape="n n",
-            known_mistakes=tuple(
-                (text, lambda parents, made=made: made(parents).double())
-                for text, made in _MASK_MISTAKEN
-            ),
-        )
-    return "The root attends to everything; that is why its vector can stand for the whole tree."
+    """,
+    right=_mask,
+    cases=_trees,
+    axes="n n",
+    mistakes={
+        (lambda parents: _mask(parents).mT): (
+            "Rows and columns are exchanged: the row is the query, which attends to what is below "
+            "it."
+        ),
+        (
+            lambda parents: (
+                _mask(parents) & ~(torch.eye(len(parents), dtype=torch.bool) & _node(parents))
+            )
+        ): ("A node should attend to itself, too: it belongs to its own subtree."),
+        (lambda parents: _below(parents) | torch.eye(len(parents), dtype=torch.bool)): (
+            "A leaf attends to all leaves, not to itself alone."
+        ),
+        _children_only: (
+            "Nodes attend to their children alone: the subtree holds all that is below, down to "
+            "the leaves."
+        ),
+        (lambda parents: _mask(parents) & _is_leaf(parents)): (
+            "Nodes attend to leaves alone: the nodes of the subtree belong to it."
+        ),
+        (lambda parents: _mask(parents) | ~_node(parents)): (
+            "Leaves attend to nodes: a leaf attends to leaves only."
+        ),
+    },
+    praise="The root attends to everything; that is why its vector can stand for the whole tree.",
+)
 
 
 # ---- the Tree-LSTM
@@ -172,67 +145,59 @@ def _memory(i: Tensor, u: Tensor, f: Tensor, c: Tensor) -> Tensor:
     return i.sigmoid() * u.tanh() + (f.sigmoid() * c).sum(0)
 
 
-_STATE_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The children's memories are averaged: the child-sum Tree-LSTM adds them.",
-        lambda i, o, u, f, c: (
-            o.sigmoid() * (i.sigmoid() * u.tanh() + (f.sigmoid() * c).mean(0)).tanh()
-        ),
-    ),
-    (
-        "One gate is used for the sum of all memories: each child has a forget gate of its own.",
-        lambda i, o, u, f, c: (
-            o.sigmoid() * (i.sigmoid() * u.tanh() + f.sum(0).sigmoid() * c.sum(0)).tanh()
-        ),
-    ),
-    (
-        "The gates of the children are averaged: each child has a forget gate of its own.",
-        lambda i, o, u, f, c: (
-            o.sigmoid() * (i.sigmoid() * u.tanh() + f.sigmoid().mean(0) * c.sum(0)).tanh()
-        ),
-    ),
-    (
-        "That is the memory: the hidden state is σ(o) · tanh of it.",
-        lambda i, o, u, f, c: _memory(i, u, f, c),
-    ),
-    (
-        "The last tanh is missing: the hidden state is σ(o) · tanh(memory).",
-        lambda i, o, u, f, c: o.sigmoid() * _memory(i, u, f, c),
-    ),
-    (
-        "The update u is used as it is: it goes through tanh.",
-        lambda i, o, u, f, c: o.sigmoid() * (i.sigmoid() * u + (f.sigmoid() * c).sum(0)).tanh(),
-    ),
-    (
-        "The update u goes through a sigmoid: it goes through tanh, so that it can be negative.",
-        lambda i, o, u, f, c: (
-            o.sigmoid() * (i.sigmoid() * u.sigmoid() + (f.sigmoid() * c).sum(0)).tanh()
-        ),
-    ),
-    (
-        "Nothing of the children is kept: add their memories, each times its forget gate.",
-        lambda i, o, u, f, c: o.sigmoid() * (i.sigmoid() * u.tanh()).tanh(),
-    ),
-    (
-        "The gates are used as they are: i, o and f go through a sigmoid, u through tanh.",
-        lambda i, o, u, f, c: o * (i * u + (f * c).sum(0)).tanh(),
-    ),
-)
-
-
-@returns_verdict
-def check_tree_node(function: Function) -> str:
+check_tree_node = Exercise(
     """Is this the hidden state of a Tree-LSTM's node? `node(i, o, u, f, c) -> (d,)`.
 
     `i`, `o`, `u` (d,) are the two gates and the update before their sigmoid and tanh, `f` (k, d)
     the forget gates of k children before the sigmoid and `c` (k, d) the children's memories. Called
     with d = 5 and k = 3.
-    """
-    i, o, u, f, c = random_tensors((5,), (5,), (5,), (3, 5), (3, 5), seed=4)
-    given = {"i": i, "o": o, "u": u, "f": f, "c": c}
-    require(function, given, _state, shape="d", known_mistakes=_STATE_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "Each child is kept or forgotten by itself, and their order makes no difference."
+    """,
+    right=_state,
+    cases=drawn(4, i=(5,), o=(5,), u=(5,), f=(3, 5), c=(3, 5)),
+    axes="d",
+    mistakes={
+        (
+            lambda i, o, u, f, c: (
+                o.sigmoid() * (i.sigmoid() * u.tanh() + (f.sigmoid() * c).mean(0)).tanh()
+            )
+        ): ("The children's memories are averaged: the child-sum Tree-LSTM adds them."),
+        (
+            lambda i, o, u, f, c: (
+                o.sigmoid() * (i.sigmoid() * u.tanh() + f.sum(0).sigmoid() * c.sum(0)).tanh()
+            )
+        ): (
+            "One gate is used for the sum of all memories: each child has a forget gate of its own."
+        ),
+        (
+            lambda i, o, u, f, c: (
+                o.sigmoid() * (i.sigmoid() * u.tanh() + f.sigmoid().mean(0) * c.sum(0)).tanh()
+            )
+        ): ("The gates of the children are averaged: each child has a forget gate of its own."),
+        (lambda i, o, u, f, c: _memory(i, u, f, c)): (
+            "That is the memory: the hidden state is σ(o) · tanh of it."
+        ),
+        (lambda i, o, u, f, c: o.sigmoid() * _memory(i, u, f, c)): (
+            "The last tanh is missing: the hidden state is σ(o) · tanh(memory)."
+        ),
+        (lambda i, o, u, f, c: o.sigmoid() * (i.sigmoid() * u + (f.sigmoid() * c).sum(0)).tanh()): (
+            "The update u is used as it is: it goes through tanh."
+        ),
+        (
+            lambda i, o, u, f, c: (
+                o.sigmoid() * (i.sigmoid() * u.sigmoid() + (f.sigmoid() * c).sum(0)).tanh()
+            )
+        ): (
+            "The update u goes through a sigmoid: it goes through tanh, so that it can be negative."
+        ),
+        (lambda i, o, u, f, c: o.sigmoid() * (i.sigmoid() * u.tanh()).tanh()): (
+            "Nothing of the children is kept: add their memories, each times its forget gate."
+        ),
+        (lambda i, o, u, f, c: o * (i * u + (f * c).sum(0)).tanh()): (
+            "The gates are used as they are: i, o and f go through a sigmoid, u through tanh."
+        ),
+    },
+    praise="Each child is kept or forgotten by itself, and their order makes no difference.",
+)
 
 
 # ---- a whole Tree-LSTM
@@ -269,60 +234,54 @@ def _states(
     return c if memory else h
 
 
-_STATES_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The tokens are computed in the order of their numbers, so that some parents come before "
-        "their children: begin with the deepest.",
-        partial(_states, order=lambda parents: list(range(len(parents)))),
-    ),
-    (
-        "All children share a forget gate, made from the sum of their states: each child has one, "
-        "from its own state.",
-        partial(_states, forget=lambda own, h, uf: (own + h.sum(0, keepdim=True) @ uf).sigmoid()),
-    ),
-    (
-        "The forget gates leave out the vector of the node itself: x W has a part for them, the "
-        "last quarter.",
-        partial(_states, forget=lambda own, h, uf: (h @ uf).sigmoid()),
-    ),
-    (
-        "The forget gates take f from the vectors of the children: take it from that of the node, "
-        "and from each child its hidden state.",
-        partial(_states, childs=True),
-    ),
-    (
-        "The children's memories are added without forget gates.",
-        partial(_states, forget=lambda own, h, uf: torch.ones_like(h)),
-    ),
-    (
-        "The states of the children are averaged: child-sum adds them.",
-        partial(_states, below=lambda h: h.mean(0)),
-    ),
-    (
-        "The nodes forget their own vectors: x W is added at nodes as at leaves.",
-        partial(_states, labels=False),
-    ),
-    ("These are the memories c: the states are o · tanh(c).", partial(_states, memory=True)),
-    (
-        "The update goes through a sigmoid; it is no gate, and takes tanh.",
-        partial(_states, squash=torch.sigmoid),
-    ),
-)
+def _tree_lstm_cases() -> Iterator[Arguments]:
+    shapes = {"x": (7, 5), "W": (5, 12), "U": (3, 9), "Uf": (3, 3)}
+    made = dict(zip(shapes, random_tensors(*shapes.values(), seed=9), strict=True))
+    for parents in ((6, 6, 5, 4, -1, 4, 5), (4, 4, 5, 5, 6, 6, -1)):
+        yield {"x": made["x"], "parents": parents, **made}
 
 
-@returns_verdict
-def check_tree_lstm(function: Function) -> str:
+check_tree_lstm = Exercise(
     """Is it a child-sum Tree-LSTM? `states(x, parents, W, U, Uf) -> (n, d)`.
 
     `x` (n, dim) are the tokens' vectors; `parents` has the parent of each token, −1 at the root.
     x W, `W` (dim, 4d), has the parts i, o, u, f of a token; the sum of its children's states times
     `U` (d, 3d) is added to i, o, u, and each child's state times `Uf` (d, d) to f for that child.
     Called with n = 7, dim = 5, d = 3 and a tree whose numbers are not in order.
-    """
-    shapes = {"x": (7, 5), "W": (5, 12), "U": (3, 9), "Uf": (3, 3)}
-    made = dict(zip(shapes, random_tensors(*shapes.values(), seed=9), strict=True))
-    for parents in ((6, 6, 5, 4, -1, 4, 5), (4, 4, 5, 5, 6, 6, -1)):
-        given = {"x": made["x"], "parents": parents, **made}
-        require(function, given, _states, shape="n d", known_mistakes=_STATES_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "One map from children to parent, used at every height of the tree."
+    """,
+    right=_states,
+    cases=_tree_lstm_cases,
+    axes="n d",
+    mistakes={
+        but(order=lambda parents: list(range(len(parents)))): (
+            "The tokens are computed in the order of their numbers, so that some parents come "
+            "before their children: begin with the deepest."
+        ),
+        but(forget=lambda own, h, uf: (own + h.sum(0, keepdim=True) @ uf).sigmoid()): (
+            "All children share a forget gate, made from the sum of their states: each child has "
+            "one, from its own state."
+        ),
+        but(forget=lambda own, h, uf: (h @ uf).sigmoid()): (
+            "The forget gates leave out the vector of the node itself: x W has a part for them, "
+            "the last quarter."
+        ),
+        but(childs=True): (
+            "The forget gates take f from the vectors of the children: take it from that of the "
+            "node, and from each child its hidden state."
+        ),
+        but(forget=lambda own, h, uf: torch.ones_like(h)): (
+            "The children's memories are added without forget gates."
+        ),
+        but(below=lambda h: h.mean(0)): (
+            "The states of the children are averaged: child-sum adds them."
+        ),
+        but(labels=False): (
+            "The nodes forget their own vectors: x W is added at nodes as at leaves."
+        ),
+        but(memory=True): "These are the memories c: the states are o · tanh(c).",
+        but(squash=torch.sigmoid): (
+            "The update goes through a sigmoid; it is no gate, and takes tanh."
+        ),
+    },
+    praise="One map from children to parent, used at every height of the tree.",
+)

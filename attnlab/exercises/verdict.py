@@ -2,13 +2,14 @@
 
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Concatenate, ParamSpec
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from attnlab.core.markup import escape
 
 P = ParamSpec("P")
+CheckType = TypeVar("CheckType", bound=Callable[..., Any])
 Function = Callable[..., object]
 
 # Blue and vermilion of Okabe and Ito; mark and word are clear without colour. The text keeps the
@@ -62,6 +63,17 @@ def returns_verdict(
 
     verdict.__annotations__ = {**check.__annotations__, "return": Verdict}
     return verdict
+
+
+def says(mistakes: Iterable[tuple[str, object]]) -> Callable[[CheckType], CheckType]:
+    """The check, whose ``sentences`` are those of the known mistakes that it names."""
+    sentences = tuple(dict.fromkeys(sentence for sentence, _ in mistakes))
+
+    def with_sentences(check: CheckType) -> CheckType:
+        setattr(check, "sentences", sentences)  # noqa: B010 (a function has no such attribute)
+        return check
+
+    return with_sentences
 
 
 def require_function(function: object, check: str) -> None:

@@ -1,18 +1,13 @@
 """Checks of lesson 62: the share of attention in a row of patches, and mean attention by offset."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import (
-    Arguments,
-    KnownMistake,
-    check_arguments_and_dtype,
-    require,
-)
-from attnlab.exercises.verdict import Function, returns_verdict
+from attnlab.exercises.attempt import Arguments
+from attnlab.exercises.exercise import Exercise
 
 
 def _weights(n: int) -> Tensor:
@@ -52,67 +47,59 @@ def _column(n: int) -> Tensor:
     return torch.arange(n)
 
 
-_ROW_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "The query's own patch is counted. A head that attends to itself only would then be a "
-        "row head; leave the diagonal out.",
-        _share(_same_row),
-    ),
-    (
-        "That is the column: patches i and j share a column where i % columns == j % columns. For "
-        "the row, divide: i // columns.",
-        _share(lambda n, c: (_column(n)[:, None] % c == _column(n) % c) & _others(n)),
-    ),
-    (
-        "The rows are cut in the wrong place: a row has `columns` patches, so i // columns is its "
-        "number. You divide by the number of rows.",
-        lambda w, c: _row_share(w, _height(w, c)),
-    ),
-    (
-        "That is what each patch receives from its row: queries are rows of `weights`, keys are "
-        "columns. Sum over the last axis.",
-        _share(lambda n, c: _same_row(n, c) & _others(n), axis=0),
-    ),
-    (
-        "That is a mean over the patches of the row. A share is the sum of the weights.",
-        lambda w, c: _row_share(w, c) / (c - 1),
-    ),
-    (
-        "That is a mean over all patches. A share is the sum of the weights.",
-        lambda w, c: _row_share(w, c) / len(w),
-    ),
-    (
-        "That is a window in reading order, |i − j| < columns: it reaches into the rows above and "
-        "below.",
-        _share(lambda n, c: ((_column(n)[:, None] - _column(n)).abs() < c) & _others(n)),
-    ),
-    (
-        "Only the patches to the left are counted.",
-        _share(lambda n, c: _same_row(n, c) & (_column(n) < _column(n)[:, None])),
-    ),
-    (
-        "Only the patches to the right are counted.",
-        _share(lambda n, c: _same_row(n, c) & (_column(n) > _column(n)[:, None])),
-    ),
-    (
-        "It is inverted: that is what goes to the other rows.",
-        _share(lambda n, c: ~_same_row(n, c)),
-    ),
-)
+def _row_share_cases() -> Iterator[Arguments]:
+    for rows, columns in ((3, 5), (4, 2)):
+        yield {"weights": _weights(rows * columns), "columns": columns}
 
 
-@returns_verdict
-def check_row_share(function: Function) -> str:
+check_row_share = Exercise(
     """Is it the share of attention in the query's row? `row_share(weights, columns) -> (n,)`.
 
     `weights` (n, n) are of patches in reading order, `columns` to a row. Of each query the sum of
     its weights on the other patches of its row. Called for 3 rows of 5 patches and for 4 rows of 2.
-    """
-    for rows, columns in ((3, 5), (4, 2)):
-        given: Arguments = {"weights": _weights(rows * columns), "columns": columns}
-        require(function, given, _row_share, shape="n", known_mistakes=_ROW_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "With uniform attention each would be (columns − 1) / n: compare with that."
+    """,
+    right=_row_share,
+    cases=_row_share_cases,
+    axes="n",
+    mistakes={
+        _share(_same_row): (
+            "The query's own patch is counted. A head that attends to itself only would then be a "
+            "row head; leave the diagonal out."
+        ),
+        _share(lambda n, c: (_column(n)[:, None] % c == _column(n) % c) & _others(n)): (
+            "That is the column: patches i and j share a column where i % columns == j % columns. "
+            "For the row, divide: i // columns."
+        ),
+        (lambda w, c: _row_share(w, _height(w, c))): (
+            "The rows are cut in the wrong place: a row has `columns` patches, so i // columns is "
+            "its number. You divide by the number of rows."
+        ),
+        _share(lambda n, c: _same_row(n, c) & _others(n), axis=0): (
+            "That is what each patch receives from its row: queries are rows of `weights`, keys "
+            "are columns. Sum over the last axis."
+        ),
+        (lambda w, c: _row_share(w, c) / (c - 1)): (
+            "That is a mean over the patches of the row. A share is the sum of the weights."
+        ),
+        (lambda w, c: _row_share(w, c) / len(w)): (
+            "That is a mean over all patches. A share is the sum of the weights."
+        ),
+        _share(lambda n, c: ((_column(n)[:, None] - _column(n)).abs() < c) & _others(n)): (
+            "That is a window in reading order, |i − j| < columns: it reaches into the rows above "
+            "and below."
+        ),
+        _share(lambda n, c: _same_row(n, c) & (_column(n) < _column(n)[:, None])): (
+            "Only the patches to the left are counted."
+        ),
+        _share(lambda n, c: _same_row(n, c) & (_column(n) > _column(n)[:, None])): (
+            "Only the patches to the right are counted."
+        ),
+        _share(lambda n, c: ~_same_row(n, c)): (
+            "It is inverted: that is what goes to the other rows."
+        ),
+    },
+    praise="With uniform attention each would be (columns − 1) / n: compare with that.",
+)
 
 
 # ---- mean attention by offset
@@ -129,46 +116,43 @@ def _by_offset(weights: Tensor, rows: int, columns: int, *, mean: bool = True) -
     return (sums / counts if mean else sums).view(2 * rows - 1, 2 * columns - 1)
 
 
-_OFFSET_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "Those are sums. Far offsets have few pairs and look small: divide by the number of "
-        "pairs that have the offset.",
-        lambda w, r, c: _by_offset(w, r, c, mean=False),
-    ),
-    (
-        "The offset is taken from key to query, or queries and keys are exchanged. It is the key's "
-        "place minus the query's: a key below the query belongs below the middle.",
-        lambda w, r, c: _by_offset(w, r, c).flip(0, 1),
-    ),
-    (
-        "The rows are upside down: a key below the query belongs below the middle.",
-        lambda w, r, c: _by_offset(w, r, c).flip(0),
-    ),
-    (
-        "The columns are mirrored: a key to the right of the query belongs to the right.",
-        lambda w, r, c: _by_offset(w, r, c).flip(1),
-    ),
-    (
-        "All sums are divided by n, the number of queries. Only few queries have a key at a far "
-        "offset: divide by the number of pairs that have the offset.",
-        lambda w, r, c: _by_offset(w, r, c, mean=False) / (r * c),
-    ),
-)
+def _mean_by_offset_cases() -> Iterator[Arguments]:
+    for rows, columns in ((3, 4), (5, 2)):
+        yield {"weights": _weights(rows * columns), "rows": rows, "columns": columns}
 
 
-@returns_verdict
-def check_mean_by_offset(function: Function) -> str:
+check_mean_by_offset = Exercise(
     """Is it mean attention by offset? `mean_by_offset(weights, rows, columns)`.
 
     `weights` (n, n) are of rows · columns patches in reading order. Gives (2·rows − 1,
     2·columns − 1): at [rows − 1 + down, columns − 1 + right] the mean weight of all pairs whose key
     is `down` rows below and `right` columns right of the query. Called for 3 × 4 and 5 × 2 patches.
-    """
-    for rows, columns in ((3, 4), (5, 2)):
-        given = {"weights": _weights(rows * columns), "rows": rows, "columns": columns}
-        require(function, given, _by_offset, shape="down right", known_mistakes=_OFFSET_MISTAKEN)
-    check_arguments_and_dtype(function, given)
-    return "A head that only looks at offsets is this small map, and nothing else."
+    """,
+    right=_by_offset,
+    cases=_mean_by_offset_cases,
+    axes="down right",
+    mistakes={
+        (lambda w, r, c: _by_offset(w, r, c, mean=False)): (
+            "Those are sums. Far offsets have few pairs and look small: divide by the number of "
+            "pairs that have the offset."
+        ),
+        (lambda w, r, c: _by_offset(w, r, c).flip(0, 1)): (
+            "The offset is taken from key to query, or queries and keys are exchanged. It is the "
+            "key's place minus the query's: a key below the query belongs below the middle."
+        ),
+        (lambda w, r, c: _by_offset(w, r, c).flip(0)): (
+            "The rows are upside down: a key below the query belongs below the middle."
+        ),
+        (lambda w, r, c: _by_offset(w, r, c).flip(1)): (
+            "The columns are mirrored: a key to the right of the query belongs to the right."
+        ),
+        (lambda w, r, c: _by_offset(w, r, c, mean=False) / (r * c)): (
+            "All sums are divided by n, the number of queries. Only few queries have a key at a "
+            "far offset: divide by the number of pairs that have the offset."
+        ),
+    },
+    praise="A head that only looks at offsets is this small map, and nothing else.",
+)
 
 
 # ---- chance

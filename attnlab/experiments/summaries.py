@@ -25,7 +25,11 @@ from attnlab.measure.timing import thread_count
 from attnlab.mechanisms.dense.full import FullAttention
 from attnlab.mechanisms.fixed.long_t5 import LongT5Attention, TransientGlobal
 from attnlab.mechanisms.fixed.longformer import LongformerAttention, Window
-from attnlab.mechanisms.fixed.memory_compressed import Compression, MemoryCompressedAttention
+from attnlab.mechanisms.fixed.memory_compressed import (
+    Compression,
+    LocalAttention,
+    MemoryCompressedAttention,
+)
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks.gist import Gist
 from attnlab.train import fit
@@ -78,11 +82,7 @@ def layers(arm: str) -> list[Any]:
     if kind == "global":
         blocks = TransientGlobal(radius=RADIUS, block=int(size))
         return [partial(LongT5Attention, options=blocks, form="naive")] * 2
-    local = partial(
-        MemoryCompressedAttention,
-        options=Compression(kind="local", block=2 * RADIUS),
-        form="naive",
-    )
+    local = partial(LocalAttention, block=2 * RADIUS, form="naive")
     return [local, partial(_compressed, size=int(size), learned=kind == "conv")]
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.core.card import Card
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import record
 from attnlab.core.recurrence import Cell
 from attnlab.mechanisms.learned import memorizing_transformer
@@ -24,7 +24,7 @@ from attnlab.mechanisms.memory import block_recurrent, compressive_transformer, 
 from attnlab.mechanisms.memory.block_recurrent import BlockRecurrent, Gate
 from attnlab.mechanisms.memory.compressive_transformer import CompressiveTransformer
 from attnlab.mechanisms.memory.transformer_xl import TransformerXL
-from attnlab.mechanisms.recurrence import brc, gru, lstm, nbrc, rwkv
+from attnlab.mechanisms.recurrence import bistable, gru, lstm, rwkv
 from attnlab.mechanisms.recurrence.rwkv import RWKV
 
 AHEAD, SEGMENT, NEAR, FAR, LOST = range(5)
@@ -88,8 +88,8 @@ Recorder = Callable[[Card, Any, Tensor], Attended | Carried]
 
 def recorded(layer: nn.Module, x: Tensor) -> Attended | Carried:
     """What ``layer`` does with its inputs x (1, n, dim)."""
-    page, read = FILMED[type(layer)]
-    return read(page.CARD, layer, x)
+    card, read = FILMED[type(layer)]
+    return read(card, layer, x)
 
 
 def _of_naive(layer: nn.Module, x: Tensor) -> Any:
@@ -152,7 +152,7 @@ def _stepped(layer: Any, x: Tensor, read: Callable[[Any], Tensor]) -> Tensor:
     state, found = None, []
     for token in x.split(1, dim=1):
         _, state = layer.step(token, state)
-        found.append(wide(read(state)[0]).cpu())
+        found.append(upcast(read(state)[0]).cpu())
     states = torch.stack(found, dim=-2)
     return states if states.ndim == 3 else states[None]
 
@@ -183,15 +183,15 @@ def _cell(card: Card, layer: Cell, x: Tensor) -> Carried:
     return Carried(card, "number of the state h", _stepped(layer, x, lambda state: state.hidden))
 
 
-FILMED: dict[type, tuple[Any, Recorder]] = {
-    TransformerXL: (transformer_xl, _transformer_xl),
-    CompressiveTransformer: (compressive_transformer, _compressive),
-    MemorizingAttention: (memorizing_transformer, _memorizing),
-    BlockRecurrent: (block_recurrent, _block_recurrent),
-    RWKV: (rwkv, _rwkv),
-    lstm.LSTM: (lstm, _lstm),
-    gru.GRU: (gru, _cell),
-    brc.BRC: (brc, _cell),
-    nbrc.NBRC: (nbrc, _cell),
+FILMED: dict[type, tuple[Card, Recorder]] = {
+    TransformerXL: (transformer_xl.CARD, _transformer_xl),
+    CompressiveTransformer: (compressive_transformer.CARD, _compressive),
+    MemorizingAttention: (memorizing_transformer.CARD, _memorizing),
+    BlockRecurrent: (block_recurrent.CARD, _block_recurrent),
+    RWKV: (rwkv.CARD, _rwkv),
+    lstm.LSTM: (lstm.CARD, _lstm),
+    gru.GRU: (gru.CARD, _cell),
+    bistable.BRC: (bistable.CARDS[0], _cell),
+    bistable.NBRC: (bistable.CARDS[1], _cell),
 }
-"""The layers that can be filmed → their page, and how each is recorded."""
+"""The layers that can be filmed → their card, and how each is recorded."""

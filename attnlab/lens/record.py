@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from attnlab.core import patterns
-from attnlab.core.precision import unrounded, wide
+from attnlab.core.precision import no_autocast, upcast
 from attnlab.lens.axes import Axis, leaves, size
 from attnlab.lens.snapshots import BLOCKED, History, Roles, Snapshot
 
@@ -150,9 +150,9 @@ class Attention:
         return self._computed()
 
     def _computed(self) -> Tensor:
-        queries, keys = wide(self.queries), wide(self.keys)
+        queries, keys = upcast(self.queries), upcast(self.keys)
         keys = keys.repeat_interleave(queries.shape[1] // keys.shape[1], dim=1)
-        with unrounded(queries.device):
+        with no_autocast(queries.device):
             scores = queries @ keys.mT * self._factor()
         for value in self._additive():
             scores = scores + value

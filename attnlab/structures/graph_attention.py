@@ -6,7 +6,7 @@ another are several terms; a node to which no edge leads gets zeros.
 
 from torch import Tensor
 
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.softmax import masked_softmax
 from attnlab.structures.edge_sums import collected
@@ -21,14 +21,14 @@ def over_pairs(scores: Tensor, v: Tensor, structure: GraphBatch) -> Tensor:
         scores = scores[..., None].expand(*scores.shape, slots.shape[3])
     weights = masked_softmax(scores.flatten(-2), (slots >= 0).flatten(-2)[:, None])
     weights = note("weights", weights.unflatten(-1, slots.shape[2:]).sum(-1))
-    return (weights @ wide(v)).to(v.dtype)
+    return (weights @ upcast(v)).to(v.dtype)
 
 
 def over_edges(scores: Tensor, v: Tensor, structure: GraphBatch) -> Tensor:
     """Scores (m, h), one for each edge and head. Notes ``edge_weights``, and ``weights`` too."""
     weights = note("edge_weights", structure.softmax(scores))
     note("weights", lambda: structure.spread(weights))
-    out = collected(weights, of_tokens(wide(v)), structure.by_ends)
+    out = collected(weights, of_tokens(upcast(v)), structure.by_ends)
     out = out.unflatten(0, (len(v), v.shape[2]))
     return out.transpose(1, 2).to(v.dtype)
 

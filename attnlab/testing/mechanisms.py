@@ -6,11 +6,14 @@ under the default options and under each of the card's variants. A mechanism add
 tested here without a line being written, one of somebody else by ``attnlab.testing.claims``.
 """
 
+import ast
 import contextlib
 import copy
 import inspect
 import itertools
 import sys
+import textwrap
+import typing
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
@@ -28,9 +31,10 @@ from attnlab.core.card import Card, letters
 from attnlab.core.options import Options, annotations_of, parameters_of
 from attnlab.core.patterns import Pattern
 from attnlab.core.probe import record
-from attnlab.core.shapes import letters_of
+from attnlab.core.shapes import Contract, letters_of, regrouped
 from attnlab.core.sparse.attention import PatternOptions
 from attnlab.core.sparse.layout import ROWS
+from attnlab.core.story import Story
 from attnlab.measure.count import count, exponent
 
 CARDS = [card for card in catalog.shelf() if card.mixes]
@@ -115,8 +119,21 @@ def call(
     if isinstance(options, PatternOptions) and "mask" in parameters_of(function):
         pattern = options.pattern(heads=made[0].shape[1])
         given["mask"] = patterns.both(pattern, given.get("mask", patterns.full()))
-    out: Tensor = function(*made, **card.arguments(function, variants(card)[variant]), **given)
+    tensors = regrouped(function, dict(zip(required(function), made, strict=True)))
+    out: Tensor = function(
+        *tensors.values(), **card.arguments(function, variants(card)[variant]), **given
+    )
     return out
+
+
+def required(form: Callable[..., Any]) -> Mapping[str, tuple[Contract, ...]]:
+    """The tensors that a form needs; those of a named tuple one by one."""
+    parameters = inspect.signature(form).parameters
+    return {
+        name: contracts
+        for name, contracts in letters_of(form).items()
+        if parameters[name.split(".")[0]].default is inspect.Parameter.empty
+    }
 
 
 def told(card: Card, real: Tensor) -> dict[str, Any]:
@@ -129,16 +146,15 @@ def told(card: Card, real: Tensor) -> dict[str, Any]:
 
 def inputs(form: Callable[..., Any], sizes: Sizes, dtype: torch.dtype) -> list[Tensor]:
     """Random tensors for the required tensor arguments of a form, made from its own letters."""
-    signature, sizes, made = inspect.signature(form), sizes.copy(), []
-    for name, contracts in letters_of(form).items():
-        if signature.parameters[name].default is inspect.Parameter.empty:
-            axes = contracts[0].axes
-            kind = COMPLEX[dtype] if contracts[0].kind == "Complex" else dtype
-            wide = torch.complex128 if kind.is_complex else torch.float64
-            drawn = torch.randn([sizes[letter] for letter in axes], dtype=wide)
-            for letter in {letter for letter in axes if axes.count(letter) > 1}:
-                drawn *= sizes[letter] ** -0.5  # a matrix from a width to itself: keeps sizes
-            made.append(drawn.to(kind))
+    sizes, made = sizes.copy(), []
+    for contracts in required(form).values():
+        axes = contracts[0].axes
+        kind = COMPLEX[dtype] if contracts[0].kind == "Complex" else dtype
+        wide = torch.complex128 if kind.is_complex else torch.float64
+        drawn = torch.randn([sizes[letter] for letter in axes], dtype=wide)
+        for letter in {letter for letter in axes if axes.count(letter) > 1}:
+            drawn *= sizes[letter] ** -0.5  # a matrix from a width to itself: keeps sizes
+        made.append(drawn.to(kind))
     assert made, "a form takes at least one tensor"
     return made
 
@@ -238,6 +254,17 @@ def causalities(card: Card) -> list[bool]:
 def test_every_option_of_a_variant_is_somebodys(card: Card, variant: int) -> None:
     taken = set(card.option_names()).union(*map(parameters_of, card.forms.values()))
     assert set(variants(card)[variant]) <= taken
+
+
+@pytest.mark.parametrize(("card", "form"), FORMS)
+def test_a_form_ignores_no_argument(card: Card, form: str) -> None:
+    """Every parameter is read in the body: an option that does not act is not taken."""
+    function = inspect.unwrap(card.forms[form])
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+    assert isinstance(definition, ast.FunctionDef)
+    nodes = (node for statement in definition.body for node in ast.walk(statement))
+    read = {node.id for node in nodes if isinstance(node, ast.Name)}
+    assert not set(inspect.signature(function).parameters) - read
 
 
 @pytest.mark.parametrize("sizes", SIZES, ids=["self", "cached", "one"])
@@ -864,6 +891,27 @@ def test_wrong_calls_are_answered_in_sentences(card: Card, variant: int) -> None
     given = {k: v for k, v in variants(card)[variant].items() if k in card.option_names()}
     with pytest.raises(ValueError, match="heads=5 does not divide dim=12"):
         catalog.build(card.name, dim=DIM, heads=5, causal=card.causal == "always", **given)
+
+
+@pytest.mark.parametrize("card", EACH)
+def test_the_story_is_read(card: Card) -> None:
+    """Title, citation, departures and what is given up are where the card looks for them."""
+    if not card.story:
+        pytest.skip("the card was given its texts; Card(__doc__, …) reads them from the story")
+    assert Story(card.story).faults() == []
+    assert card.gives_up, "a paragraph of the story should begin with 'Gives up.'"
+
+
+@pytest.mark.parametrize("card", EACH)
+def test_the_layer_is_built_with_each_form_of_the_card_and_shows_it(card: Card) -> None:
+    """``form`` of the layer is annotated with the names of the card's forms, if with any."""
+    annotation = parameters_of(card.build).get("form")
+    names = typing.get_args(annotation)
+    assert not names or names == tuple(card.forms)
+    for form in names:
+        causal = card.causal == "always"
+        layer = catalog.build(card.name, dim=DIM, heads=HEADS, causal=causal, form=form)
+        assert f"form={form!r}" in repr(layer)
 
 
 @pytest.mark.parametrize("card", EACH)

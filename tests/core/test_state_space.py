@@ -13,11 +13,11 @@ from attnlab.core.state_space import (
     bilinear,
     discretised,
     hippo,
+    initial_state,
     inv,
     kernel,
     legs,
     lin,
-    nothing,
     powers,
     real,
     recurrent,
@@ -149,9 +149,9 @@ def test_the_recurrence_is_the_convolution_wherever_it_is_cut(chunk: int, cut: l
     decay, drive, C = drawn()
     x = torch.randn(2, 13, 3).double()
     wanted = state_space.convolved(x, decay, drive, C)
-    stepped, last = recurrent(x, nothing(x, 5), decay, drive, C)
+    stepped, last = recurrent(x, initial_state(x, 5), decay, drive, C)
     torch.testing.assert_close(stepped, wanted)
-    state, parts = nothing(x, 5), []
+    state, parts = initial_state(x, 5), []
     for piece in x.split(cut, dim=1):
         out, state = advance(piece, state, decay, drive, C, chunk=chunk)
         parts.append(out)
@@ -164,7 +164,9 @@ def test_the_kernel_begins_with_the_newest_token() -> None:
     first = 2 * (C * drive).sum(dim=1).real
     torch.testing.assert_close(kernel(decay, C * drive, 7)[:, 0], first)
     x = torch.randn(2, 1, 3).double()
-    torch.testing.assert_close(advance(x, nothing(x, 5), decay, drive, C, chunk=4)[0], first * x)
+    torch.testing.assert_close(
+        advance(x, initial_state(x, 5), decay, drive, C, chunk=4)[0], first * x
+    )
 
 
 # ---- where poles begin

@@ -6,7 +6,7 @@ TABLES = [(check_pool, {"mean": ("words", wrong)})]   # wrong ones, and words of
 TestAnswers = answers_to(RIGHT, TABLES)
 
 The mistakes that an exercise lists itself are tried in ``test_every_exercise``, which also asks
-that each exercise is in one of the lists called ``RIGHT``.
+that each exercise has been given a right solution here.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -20,6 +20,8 @@ from attnlab.exercises import Verdict
 
 Check = Callable[..., Verdict]
 Table = Mapping[str, tuple[str, Any]]
+
+SOLVED: set[Check] = set()  # what some page has a right solution of
 
 
 def is_real(value: object) -> bool:
@@ -71,11 +73,12 @@ def answers_to(
     right: Iterable[tuple[Check, Any]], tables: Iterable[tuple[Check, Table]] = ()
 ) -> type:
     """A class of tests, for pytest to collect."""
-    tables = list(tables)
+    right, tables = list(right), list(tables)
+    SOLVED.update(check for check, _ in right)
     wrong = [(check, *pair) for check, table in tables for pair in table.values()]
 
     @pytest.mark.parametrize("style", STYLES)
-    @pytest.mark.parametrize(("check", "solution"), list(right))
+    @pytest.mark.parametrize(("check", "solution"), right)
     def right_is_right(self: object, check: Check, solution: Any, style: str) -> None:
         verdict = check(STYLES[style](solution))
         assert verdict.right, verdict.message

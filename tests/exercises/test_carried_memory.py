@@ -2,11 +2,7 @@
 
 import torch
 
-from attnlab.exercises import (
-    carried_memory,
-    check_most_used,
-    check_next_memory,
-)
+from attnlab.exercises import carried_memory, check_most_used, check_next_memory
 from attnlab.mechanisms.memory.compressive_transformer import CompressiveTransformer
 from attnlab.mechanisms.memory.compressive_transformer.compression import Compression
 from tests.exercises.frame import answers_to

@@ -2,11 +2,7 @@
 
 import torch
 
-from attnlab.exercises import (
-    check_copied,
-    check_far_use,
-    check_standard_error,
-)
+from attnlab.exercises import check_copied, check_far_use, check_standard_error
 from attnlab.lens.far_context import CLASSES, token_classes
 from tests.exercises.frame import answers_to
 

@@ -6,10 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnlab.exercises import (
-    check_previous_share,
-    check_writer,
-)
+from attnlab.exercises import check_previous_share, check_writer
 from tests.exercises.frame import answers_to
 
 

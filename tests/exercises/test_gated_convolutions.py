@@ -1,16 +1,11 @@
 """Lesson 37's checks: the size of a state, a channel's map, a recalling sum, a layer of H3."""
 
-import pytest
 import torch
 
-from attnlab.exercises import (
-    check_associate,
-    check_h3_layer,
-    check_hyena_map,
-    gated_convolutions,
-)
+from attnlab.exercises import check_associate, check_h3_layer, check_hyena_map
 from attnlab.mechanisms.convolution import hyena
 from attnlab.mechanisms.recurrence import h3
+from tests.exercises.frame import answers_to
 
 
 def hyena_map(gates, filters):
@@ -40,23 +35,7 @@ def layer(x, Wq, Wk, Wv, Wo, taps, decay, weight, D, products, keys):
 
 
 RIGHT = [(check_hyena_map, hyena_map), (check_associate, associate), (check_h3_layer, layer)]
-TABLES = [
-    (check_h3_layer, gated_convolutions._LAYER_MISTAKEN),
-]
-
-
-@pytest.mark.parametrize(("check", "function"), RIGHT)
-def test_right_answers(check, function):
-    assert check(function).right, check(function).message
-
-
-@pytest.mark.parametrize(
-    ("check", "sentence", "mistake"), [(c, *m) for c, table in TABLES for m in table]
-)
-def test_each_mistake_is_named(check, sentence, mistake):
-    found = check(mistake)
-    assert not found.right
-    assert found.message == sentence
+TestAnswers = answers_to(RIGHT)
 
 
 def test_an_unknown_mistake_says_where():

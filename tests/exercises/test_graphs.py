@@ -2,11 +2,7 @@
 
 import torch
 
-from attnlab.exercises import (
-    check_edge_attention,
-    check_graph_mask,
-    check_laplacian,
-)
+from attnlab.exercises import check_edge_attention, check_graph_mask, check_laplacian
 from tests.exercises.frame import answers_to
 
 

@@ -35,6 +35,5 @@ RIGHT = [
     (check_hop, hop),
     (check_follow, follow),
 ]
-TABLES = []
 
-TestAnswers = answers_to(RIGHT, TABLES)
+TestAnswers = answers_to(RIGHT)

@@ -5,12 +5,7 @@ from functools import partial
 
 import torch
 
-from attnlab.exercises import (
-    check_along_edges,
-    check_path_weight,
-    check_soft_paths,
-    learned_paths,
-)
+from attnlab.exercises import check_along_edges, check_path_weight, check_soft_paths, learned_paths
 from attnlab.mechanisms.structure import gtn
 from attnlab.structures.graph import Graph
 from attnlab.structures.graph_batch import GraphBatch

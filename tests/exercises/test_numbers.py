@@ -59,7 +59,7 @@ def floor_of_means():
 
 
 def state_of_h3():
-    made = h3.H3(64, 4, options=h3.Hippos(state=16, shift=4))
+    made = h3.H3(64, 4, options=h3.H3Options(state=16, shift=4))
     return sum(part.numel() for part in made.step(torch.randn(1, 9, 64))[1])
 
 

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor
 
 from attnlab.exercises import check_moved_keys, check_top_share
+from tests.exercises.frame import answers_to
 
 
 def moved(q: Tensor, k: Tensor, c: float) -> Tensor:
@@ -41,45 +41,4 @@ RIGHT: list[tuple[Callable[..., Any], Callable[..., Tensor]]] = [
 ]
 
 
-@pytest.mark.parametrize(("check", "function"), RIGHT)
-def test_right(check: Callable[..., Any], function: Callable[..., Tensor]) -> None:
-    verdict = check(function)
-    assert verdict.right, verdict.message
-
-
-WRONG: list[tuple[Callable[..., Any], Callable[..., object], str]] = [
-    (check_moved_keys, lambda q, k, c: k / c, "only divided"),
-    (check_moved_keys, lambda q, k, c: (k + q.mean(0) - k.mean(0)) / c, "Scale first"),
-    (check_moved_keys, lambda q, k, c: k / c + q.mean(0) - k.mean(0), "after the scaling"),
-    (check_moved_keys, lambda q, k, c: (k - k.mean(0)) / c + q.mean(0), "queries become c q"),
-    (check_moved_keys, lambda q, k, c: (k - k.mean(0)) * c + c * q.mean(0), "grows by c²"),
-    (check_moved_keys, lambda q, k, c: (k + k.mean(0)) / c - c * q.mean(0), "exchange"),
-    (check_moved_keys, lambda q, k, c: (k - k.mean()) / c + c * q.mean(), "mean over the rows"),
-    (check_moved_keys, lambda q, k, c: q, "shape"),
-    (check_moved_keys, lambda q, k, c: ..., "ellipsis"),
-    (check_top_share, lambda s, a, k: by_sets(s, -a, k), "farthest"),
-    (check_top_share, lambda s, a, k: by_sets(s, a, k) * k, "Divide by k for a share"),
-    (check_top_share, lambda s, a, k: by_sets(s, a, k) * k / 11, "all keys of the row"),
-    (
-        check_top_share,
-        lambda s, a, k: by_sets(s, a, k) / (2 - by_sets(s, a, k)),
-        "union of both sets",
-    ),
-    (check_top_share, lambda s, a, k: by_sets(s.T, a.T, k), "strongest queries of each key"),
-    (
-        check_top_share,
-        lambda s, a, k: (
-            (s.argsort(1, descending=True)[:, :k] == a.argsort(1)[:, :k]).to(s.dtype).mean(1)
-        ),
-        "places in the two lists",
-    ),
-    (check_top_share, lambda s, a, k: by_sets(s, a, k).mean(), "one for each query"),
-    (check_top_share, lambda s, a, k: s, "shape"),
-]
-
-
-@pytest.mark.parametrize(("check", "function", "words"), WRONG)
-def test_wrong(check: Callable[..., Any], function: Callable[..., object], words: str) -> None:
-    verdict = check(function)
-    assert not verdict.right
-    assert words in verdict.message
+TestAnswers = answers_to(RIGHT)

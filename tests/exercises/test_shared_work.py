@@ -1,15 +1,10 @@
 """Lesson 38's checks: parameters of two halves, a band, a near share, dynamic convolution."""
 
-import pytest
 import torch
 
-from attnlab.exercises import (
-    check_band,
-    check_dynamic_layer,
-    check_near_share,
-    shared_work,
-)
+from attnlab.exercises import check_band, check_dynamic_layer, check_near_share
 from attnlab.mechanisms.convolution import dynamic_convolution, lightweight_convolution
+from tests.exercises.frame import answers_to
 
 
 def band(w, n):
@@ -32,22 +27,4 @@ def layer(x, W, V, Wq, Wo, h, k):
 
 
 RIGHT = [(check_band, band), (check_near_share, near), (check_dynamic_layer, layer)]
-TABLES = [
-    (check_band, shared_work._BAND_MISTAKEN),
-    (check_near_share, shared_work._NEAR_MISTAKEN),
-    (check_dynamic_layer, shared_work._DYNAMIC_MISTAKEN),
-]
-
-
-@pytest.mark.parametrize(("check", "function"), RIGHT)
-def test_right_answers(check, function):
-    assert check(function).right, check(function).message
-
-
-@pytest.mark.parametrize(
-    ("check", "sentence", "mistake"), [(c, *m) for c, table in TABLES for m in table]
-)
-def test_each_mistake_is_named(check, sentence, mistake):
-    found = check(mistake)
-    assert not found.right
-    assert found.message == sentence
+TestAnswers = answers_to(RIGHT)

@@ -2,15 +2,11 @@
 
 import math
 
-import pytest
 import torch
 
-from attnlab.exercises import (
-    check_joined,
-    check_time_mixing,
-    states,
-)
+from attnlab.exercises import check_joined, check_time_mixing, states
 from attnlab.mechanisms.recurrence.rwkv import RWKV, State
+from tests.exercises.frame import answers_to
 
 
 def joined(first, second, w, tokens):
@@ -37,21 +33,7 @@ def mix(x, W_r, W_k, W_v, W_o, mu, w, u, state):
     return y[0], torch.cat(tuple(after))
 
 
-@pytest.mark.parametrize(("check", "function"), [(check_joined, joined), (check_time_mixing, mix)])
-def test_right_answers(check, function):
-    assert check(function).right, check(function).message
-
-
-TABLES = [(check_joined, states._JOINED_MISTAKEN), (check_time_mixing, states._MIX_MISTAKEN)]
-
-
-@pytest.mark.parametrize(
-    ("check", "sentence", "mistake"), [(c, *m) for c, table in TABLES for m in table]
-)
-def test_each_mistake_is_named(check, sentence, mistake):
-    found = check(mistake)
-    assert not found.right
-    assert found.message == sentence
+TestAnswers = answers_to([(check_joined, joined), (check_time_mixing, mix)])
 
 
 def test_the_push_is_just_enough():
@@ -60,9 +42,3 @@ def test_the_push_is_just_enough():
     for more, sign in ((1.01, -1), (0.99, 1)):
         after = 0.5 * h + 0.5 * math.tanh(1.5 * h - more * 2.5757)
         assert math.copysign(1, after) == sign
-
-
-def test_an_unknown_mistake_says_where():
-    found = check_time_mixing(lambda *given: (mix(*given)[0] * 2, mix(*given)[1]))
-    assert not found.right
-    assert "`y`" in found.message

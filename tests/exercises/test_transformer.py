@@ -2,57 +2,29 @@
 
 from collections.abc import Callable
 
-import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.exercises import (
-    check_decoder_layer,
-    check_decoder_rows,
-    check_layer_norm,
-)
+from attnlab.exercises import check_decoder_layer, check_decoder_rows, check_layer_norm
 from tests.exercises.frame import answers_to
 
 # ---- the decoder's rows
 
 ROWS_WRONG = {
-    "not shifted": ("only have to copy", lambda w, s, e: ([s, *w, e], [s, *w, e])),
-    "no start": ("put `start` before", lambda w, s, e: ([*w, e], [*w, e])),
-    "one short": ("never learn to stop", lambda w, s, e: ([s, *w[:-1]], w)),
-    "no end": ("differ in length", lambda w, s, e: ([s, *w], w)),
-    "start answered": ("`start` is a target", lambda w, s, e: ([s, *w, e], [*w, e, s])),
-    "exchanged": ("are exchanged", lambda w, s, e: ([*w, e], [s, *w])),
-    "end read": ("`end` is among the inputs", lambda w, s, e: ([s, *w, e], [*w, e])),
     "other": ("it should give", lambda w, s, e: ([s], [e])),
     "one list": ("it should give two lists", lambda w, s, e: w),
     "numbers": ("in the place of a list", lambda w, s, e: (1, 2)),
-    "None": ("`return`", lambda *given: None),
-    "raises": ("raised ZeroDivisionError", lambda *given: 1 / 0),
 }
-
-
-@pytest.mark.parametrize(
-    "solution",
+TestDecoderRows = answers_to(
     [
-        lambda w, s, e: ([s, *w], [*w, e]),
-        lambda w, s, e: [[s, *w], [*w, e]],
-        lambda w, s, e: (torch.tensor([s, *w]), torch.tensor([*w, e])),
-        lambda w, s, e: ([s, *w], w.append(e) or w),
+        (check_decoder_rows, lambda w, s, e: ([s, *w], [*w, e])),
+        (check_decoder_rows, lambda w, s, e: [[s, *w], [*w, e]]),
+        (check_decoder_rows, lambda w, s, e: (torch.tensor([s, *w]), torch.tensor([*w, e]))),
+        (check_decoder_rows, lambda w, s, e: ([s, *w], w.append(e) or w)),
     ],
+    [(check_decoder_rows, ROWS_WRONG)],
 )
-def test_rows_written_differently_are_right(solution: Callable[..., object]) -> None:
-    verdict = check_decoder_rows(solution)
-    assert verdict.right, verdict.message
-
-
-@pytest.mark.parametrize(("words", "solution"), ROWS_WRONG.values(), ids=ROWS_WRONG)
-def test_row_mistakes_by_name(words: str, solution: object, refuses: Callable) -> None:
-    refuses(check_decoder_rows(solution), words)
-
-
-def test_row_messages_differ(tells_apart: Callable) -> None:
-    tells_apart(check_decoder_rows, ROWS_WRONG)
 
 
 # ---- layer normalisation
@@ -67,38 +39,13 @@ def by_loops(x: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
     return torch.stack(rows) * gain + bias
 
 
-def norm(x, gain, bias, eps, *, mean=True, correction=0, power=0.5, over=-1):
-    x = x - x.mean(over, keepdim=True) if mean else x
-    square = x.square().mean(over, keepdim=True) * (7 / (7 - correction))
-    return gain * x / (square + eps) ** power + bias
-
-
-def changed(**options: object) -> Callable[..., Tensor]:
-    return lambda *given: norm(*given, **options)
-
-
-NORM_WRONG = {
-    "positions": ("runs over the positions", changed(over=0)),
-    "all": ("One mean for the whole tensor", changed(over=(0, 1))),
-    "rms": ("RMS normalisation", changed(mean=False)),
-    "sample": ("divides by dim − 1", changed(correction=1)),
-    "variance": ("divides by the variance", changed(power=1)),
-    "bare": ("gain and the bias are missing", lambda x, g, b, e: norm(x, 1, 0, e)),
-    "no gain": ("The gain is missing", lambda x, g, b, e: norm(x, 1, b, e)),
-    "no bias": ("The bias is missing", lambda x, g, b, e: norm(x, g, 0, e)),
-    "no eps": ("`eps` is missing", lambda x, g, b, e: norm(x, g, b, 0)),
-    "eps outside": (
-        "belongs under the root",
-        lambda x, g, b, e: g * (x - x.mean(-1, True)) / (x.std(-1, False, keepdim=True) + e) + b,
-    ),
-    "other": ("the numbers are not", lambda x, g, b, e: 3 * norm(x, g, b, e)),
-    "None": ("`return`", lambda *given: None),
-}
+def norm(x: Tensor, gain: Tensor, bias: Tensor, eps: float) -> Tensor:
+    x = x - x.mean(-1, keepdim=True)
+    return gain * x / (x.square().mean(-1, keepdim=True) + eps) ** 0.5 + bias
 
 
 TestLayerNorm = answers_to(
     [(check_layer_norm, solution) for solution in [by_torch, by_loops, norm]],
-    [(check_layer_norm, NORM_WRONG)],
 )
 
 
@@ -150,34 +97,8 @@ def query_by_query(
     return after(keep[2] * x + relu((x if post else third(x)) @ w1) @ w2)
 
 
-def wrong(**options: object) -> Callable[..., Tensor]:
-    return lambda *given: query_by_query(*given, **options)
-
-
-LAYER_WRONG = {
-    "sees the future": ("The causal mask is missing", wrong(past=lambda i, n: range(n))),
-    "reversed": ("wrong way round", wrong(past=lambda i, n: range(i, n))),
-    "padding": ("padding of the source", wrong(mask=False)),
-    "own tokens": ("keys and values come from `memory`", wrong(keys=lambda memory, x: normal(x))),
-    "normalised twice": ("normalised again", wrong(keys=lambda memory, x: normal(memory))),
-    "no skips": ("residual connections are missing", wrong(keep=(0, 0, 0))),
-    "first skip": ("connection of the self-attention", wrong(keep=(0, 1, 1))),
-    "second skip": ("connection of the cross-attention", wrong(keep=(1, 0, 1))),
-    "third skip": ("connection of the feed-forward", wrong(keep=(1, 1, 0))),
-    "post-norm": ("(post-norm)", wrong(post=normal)),
-    "no norm": ("normalisation is missing", wrong(norm=lambda y: y, third=lambda y: y)),
-    "raw third": ("reads x without normalisation", wrong(third=lambda y: y)),
-    "no scale": ("are not scaled", wrong(scale=1)),
-    "no relu": ("two matrices in a row", wrong(relu=lambda y: y)),
-    "order": ("Self-attention comes first", wrong(order=(1, 0))),
-    "other": ("the numbers are not", lambda *given: 3 * by_sdpa(*given)),
-    "None": ("`return`", lambda *given: None),
-}
-
-
 TestDecoderLayer = answers_to(
     [(check_decoder_layer, solution) for solution in [by_sdpa, query_by_query]],
-    [(check_decoder_layer, LAYER_WRONG)],
 )
 
 

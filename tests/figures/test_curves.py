@@ -148,7 +148,18 @@ def cards():
 
     def card(name, time):
         forms = {"naive": lambda q: q}
-        return Card(name, name.title(), "dense", "attend", paper, forms, "optional", time, n, dict)
+        return Card(
+            name=name,
+            title=name.title(),
+            family="dense",
+            role="attend",
+            paper=paper,
+            forms=forms,
+            causal="optional",
+            time=time,
+            memory=n,
+            build=dict,
+        )
 
     return [card("window", 4 * n * w * d * h), card("full", 4 * n**2 * d * h)]
 

@@ -95,7 +95,7 @@ def test_the_convolution_is_the_recurrence() -> None:
         C = torch.view_as_complex(torch.tensor(one.weights, dtype=torch.float64))
         x = u[None, :, None]
         parts = (decay[None], drive[None], C[None])
-        out, _ = state_space.recurrent(x, state_space.nothing(x, len(C)), *parts)
+        out, _ = state_space.recurrent(x, state_space.initial_state(x, len(C)), *parts)
         expected = out[0, :, 0] + one.skip * u
         torch.testing.assert_close(one.output(), expected, rtol=1e-9, atol=1e-12)
         read = 2 * (one.states() @ C).real + one.skip * u

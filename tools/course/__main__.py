@@ -1,15 +1,17 @@
 """``python -m tools.course FOLDER [--lessons NUMBER …]``: the lessons as a course."""
 
 import argparse
+import ast
 import json
 import secrets
 import sys
 import tempfile
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 from attnlab.core.files import Delivery, Undelivered, add_options, deliver
-from attnlab.exercises.attempt import mistakes_looked_for
+from attnlab.exercises.answers import check_number, sentences_of
 from tools.course.bank import gift, questions, text2qti
 from tools.course.editions import student, teacher
 from tools.course.grading import hidden_tests, nbgrader, otter
@@ -41,10 +43,16 @@ def write(lesson: Path, folder: Path, seed: int, delivered: Collection[str]) -> 
 
 
 def mistakes(notebook: Notebook, exercise: Exercise) -> list[str]:
-    """What the check of an exercise can say of a wrong answer: it is run with the solution."""
-    with mistakes_looked_for() as sentences:
-        exec(f"{imports(notebook)}\n{exercise.solution}\n{exercise.check}", {})
-    return sentences
+    """What the check of an exercise can say of a known mistake."""
+    call = ast.parse(exercise.check.splitlines()[-1], mode="eval").body
+    assert isinstance(call, ast.Call), exercise.check
+    known: dict[str, Any] = {}
+    exec(imports(notebook), known)
+    check = eval(ast.unparse(call.func), known)
+    if check is check_number:
+        listed = {one.arg: ast.unparse(one.value) for one in call.keywords}.get("mistakes", "{}")
+        return list(sentences_of(eval(listed, known)))
+    return list(check.sentences)
 
 
 def _save(path: Path, notebook: Notebook) -> None:

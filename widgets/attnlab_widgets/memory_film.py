@@ -221,7 +221,7 @@ def _inside(model: nn.Module, inputs: Any, tokenizer: Any) -> Given:
     """The layers of a model, on what they read in it."""
     layers = {name: each for name, each in model.named_modules() if type(each) in FILMED}
     if not layers:
-        known = ", ".join(page.CARD.title for page, _ in FILMED.values())
+        known = ", ".join(card.title for card, _ in FILMED.values())
         raise ValueError(
             f"{type(model).__name__} has no layer whose memory can be shown; those are {known}"
         )

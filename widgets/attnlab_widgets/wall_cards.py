@@ -1,6 +1,5 @@
 """What the wall says of each mechanism: its card, costs at many lengths, equation and code."""
 
-import importlib
 import inspect
 import json
 import re
@@ -100,8 +99,7 @@ def growth(card: Card, what: str, options: Mapping[str, Any]) -> str:
 def equation(card: Card) -> list[Any] | str:
     """The first displayed equation of the mechanism's page, as MathML; as LaTeX where it has a
     command that ``mathml`` does not know, and "" where there is none."""
-    story = importlib.import_module(module_of(card)).__doc__ or ""
-    found = re.search(r"\$\$(.+?)\$\$", story, re.DOTALL)
+    found = re.search(r"\$\$(.+?)\$\$", card.story or "", re.DOTALL)
     latex = " ".join(found[1].split()) if found else ""
     return tree(latex) or latex
 

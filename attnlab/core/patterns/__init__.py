@@ -40,7 +40,7 @@ from attnlab.core.patterns.by_grid import axial, local_2d
 from attnlab.core.patterns.by_place import edges, places, prefix, summaries
 from attnlab.core.patterns.by_table import Padding, document, listed, padding, random
 from attnlab.core.patterns.intervals import Coverage, Intervals
-from attnlab.core.patterns.masks import Mask, as_mask, is_causal, visible
+from attnlab.core.patterns.masks import Mask, as_mask, dense_of, is_causal, visible
 from attnlab.core.patterns.per_head import per_head
 from attnlab.core.patterns.primitives import primitives
 from attnlab.core.patterns.reading import read, readable
@@ -70,6 +70,7 @@ __all__ = [
     "blocks",
     "both",
     "causal",
+    "dense_of",
     "dilated",
     "document",
     "edges",

@@ -59,3 +59,10 @@ def as_mask(
         range(m - n, m), range(m)
     )
     return None if allows_all else mask.dense(n, m, device)
+
+
+def dense_of(
+    mask: Bool[Tensor, "... n m"] | Pattern | None, q: Tensor, k: Tensor
+) -> Bool[Tensor, "... n m"] | None:
+    """The dense mask of queries (b, h, n, …) and keys (b, h, m, …); None where all is allowed."""
+    return as_mask(mask, q.shape[2], k.shape[2], q.device, *q.shape[:2])

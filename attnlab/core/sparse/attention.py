@@ -21,12 +21,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from attnlab.core import patterns
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.patterns import Pattern
 from attnlab.core.positions import Rotation
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
     Keys,
@@ -41,6 +43,7 @@ from attnlab.core.shapes import (
 from attnlab.core.softmax import masked_softmax
 from attnlab.core.sparse import blocked as engine
 from attnlab.core.sparse import decoding
+from attnlab.core.story import story
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,13 +74,13 @@ class PatternOptions(Options):
 # ---- forms
 
 
-@checked
+@form
 def naive(q: Queries, k: Keys, v: Values, *, mask: Pattern | None = None) -> Outputs:
     """The equation under the dense mask; the queries are the last n of m positions."""
     allowed = dense_mask(mask, q, k)
     scores = note("scores", scaled_scores(q, k))
     weights = note("weights", masked_softmax(scores, allowed))
-    return (weights @ wide(v)).to(v.dtype)
+    return weights @ v
 
 
 @checked
@@ -90,7 +93,7 @@ def blocked(q: Queries, k: Keys, v: Values, *, mask: Pattern | None = None) -> O
 @checked
 def scaled_scores(q: Queries, k: Keys) -> Float[Tensor, "b h n m"]:
     """$q_i \\cdot k_j / \\sqrt d$."""
-    return wide(q) @ wide(k).mT * q.shape[-1] ** -0.5
+    return upcast(q) @ upcast(k).mT * q.shape[-1] ** -0.5
 
 
 def dense_mask(mask: Pattern | None, q: Tensor, k: Tensor) -> Tensor | None:
@@ -98,7 +101,7 @@ def dense_mask(mask: Pattern | None, q: Tensor, k: Tensor) -> Tensor | None:
     h = q.shape[1]
     if mask is not None and (made_for := mask.heads() or h) != h:
         raise ValueError(f"the pattern is for {made_for} heads, but there are {h}")
-    return patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, *q.shape[:2])
+    return patterns.dense_of(mask, q, k)
 
 
 FORMS: Mapping[str, Callable[..., Tensor]] = {"naive": naive, "blocked": blocked}
@@ -106,7 +109,7 @@ FORMS: Mapping[str, Callable[..., Tensor]] = {"naive": naive, "blocked": blocked
 # ---- module
 
 
-class PatternAttention(nn.Module):
+class PatternAttention(Layer):
     """Multi-head attention under a fixed pattern: (b, n, dim) → (b, n, dim).
 
     The output of a query without allowed keys is zero. A causal layer decodes with ``step``, whose
@@ -146,9 +149,6 @@ class PatternAttention(nn.Module):
         out, state = decoding.step(*self.heads.project(x, start=start), self.pattern, state)
         return self.heads.merge(out), state
 
-    def extra_repr(self) -> str:
-        return f"{self.options}, causal={self.causal}, form={self.form!r}".removeprefix(", ")
-
 
 # ---- card
 
@@ -156,33 +156,30 @@ h, n, m, d, e = letters("h n m d e")
 
 
 def pattern_card(
+    docstring: str | None,
     *,
     name: str,
-    title: str,
-    paper: Paper,
     options: type[PatternOptions],
     pairs: Callable[[Any], sympy.Expr],
     letters: Mapping[str, str],
-    departures: tuple[str, ...],
     variants: tuple[Mapping[str, Any], ...],
     forms: Mapping[str, Callable[..., Tensor]] = FORMS,
     build: Callable[..., nn.Module] = PatternAttention,
     aliases: tuple[str, ...] = (),
-    gives_up: str,
     small: Mapping[str, Any],
 ) -> Card:
-    """The card of a mechanism that is a pattern.
+    """The card of a mechanism that is a pattern, whose page has the given docstring.
 
     ``pairs`` gives, for the options, the number of allowed pairs of n queries in one head, up to
     terms that grow more slowly in n. ``blocked`` also computes masked pairs, as the queries of a
     block share one list of keys: ``layout(pattern, n, n).pairs`` counts both.
     """
+    told = story(docstring)
     return Card(
+        told.text,
         name=name,
-        title=title,
         family="fixed",
         role="attend",
-        paper=paper,
         forms=forms,
         causal=options.CAUSAL,
         because=options.BECAUSE,
@@ -195,13 +192,12 @@ def pattern_card(
         memory={"naive": h * n * m, "blocked": lambda chosen: h * (pairs(chosen) + n * (d + e))},
         notes={"naive": ("scores", "weights"), "blocked": ("log_sum_exp",)},
         departures=(
-            *departures,
+            *told.departures,
             "a row without allowed keys gives zeros",
             "no dropout on the weights",
         ),
         variants=variants,
         build=build,
         aliases=aliases,
-        gives_up=gives_up,
         small=small,
     )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.core.patterns import Pattern, as_mask
+from attnlab.core.patterns import Pattern, dense_of
 from attnlab.core.probe import note
 from attnlab.core.shapes import Keys, Outputs, Queries, Values, checked
 from attnlab.core.sparse.blocked import blocked, by_pattern, check_dropout, without_padding
@@ -44,7 +44,7 @@ def auto(
         return blocked(q, k, v, pattern, scale=scale, dropout=dropout)
     if choice.form == "flex":
         return flex(q, k, v, pattern, scale=scale)
-    mask = as_mask(pattern, q.shape[-2], k.shape[-2], q.device, *q.shape[:2])
+    mask = dense_of(pattern, q, k)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, scale=scale)
 
 

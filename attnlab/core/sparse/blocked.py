@@ -29,7 +29,7 @@ from torch import Tensor
 from attnlab.core.derivatives import refuse_second
 from attnlab.core.options import Size
 from attnlab.core.patterns import And, Padding, Pattern, both, padding, read
-from attnlab.core.precision import unrounded, wide_dtype
+from attnlab.core.precision import no_autocast, upcast_dtype
 from attnlab.core.probe import note
 from attnlab.core.shapes import Keys, Outputs, Queries, Values, checked
 from attnlab.core.sparse.layout import Batch, Layout, layout
@@ -104,7 +104,7 @@ def _run(
         options = _Options(scale, dropout, first_seed + group)
         plan = layout(of_heads, n, m, block, str(q.device))
         part = (x if len(heads) == q.shape[1] else x[:, heads] for x in (q, k, v))
-        with unrounded(q.device):
+        with no_autocast(q.device):
             out, lse = _Blocked.apply(*part, valid, plan, options)
         outs.append(out)
         lses.append(lse)
@@ -290,7 +290,9 @@ def _pieces(
                     if generator is not None:
                         shape = (heads.stop - start, blocks, rows, columns)
                         chance = torch.rand(shape, generator=generator, device=q.device)
-                        keep = (chance >= options.dropout).to(wide_dtype(q)) / (1 - options.dropout)
+                        keep = (chance >= options.dropout).to(upcast_dtype(q)) / (
+                            1 - options.dropout
+                        )
                     of_heads = bias[heads] if bias is not None and len(bias) > 1 else bias
                     yield _Piece(some, heads, of_heads, part_number == 0, keep)
 
@@ -317,9 +319,9 @@ class _Blocked(torch.autograd.Function):
         # With a batch of one, flat heads are strided, and index_select would copy all each time.
         flat = [x.flatten(0, 1).contiguous() for x in (q, k, v)]
         merged = len(plan.parts) > 1
-        wide = wide_dtype(q) if merged else q.dtype
+        wide = upcast_dtype(q) if merged else q.dtype
         out = flat[0].new_zeros(*flat[0].shape[:-1], v.shape[-1], dtype=wide)
-        lse = flat[0].new_full(flat[0].shape[:-1], -torch.inf, dtype=wide_dtype(q))
+        lse = flat[0].new_full(flat[0].shape[:-1], -torch.inf, dtype=upcast_dtype(q))
         for piece in _pieces(plan, q, q.shape[-1] + v.shape[-1], valid, options):
             batch, (qs, ks, vs) = piece.batch, (x[piece.heads] for x in flat)
             taken = batch.take_queries(qs), batch.take_keys(ks), batch.take_keys(vs)
@@ -345,7 +347,7 @@ class _Blocked(torch.autograd.Function):
         q, k, v, valid, out, lse = ctx.saved_tensors
         do = d_out.flatten(0, 1).contiguous()
         dq, dk, dv = (
-            torch.zeros_like(x, dtype=wide_dtype(q), memory_format=torch.contiguous_format)
+            torch.zeros_like(x, dtype=upcast_dtype(q), memory_format=torch.contiguous_format)
             for x in (q, k, v)
         )
         like = q.unflatten(0, ctx.heads)
@@ -353,7 +355,7 @@ class _Blocked(torch.autograd.Function):
             batch, heads = piece.batch, piece.heads
             block = _Block(*(batch.take_queries(x[heads]) for x in (do, q, out, lse)))
             ks, vs = (batch.take_keys(x[heads]) for x in (k, v))
-            with unrounded(q.device):
+            with no_autocast(q.device):
                 d_q, d_k, d_v = _gradients(block, ks, vs, piece, ctx.options.scale)
             batch.add_queries(dq[heads], d_q)
             batch.add_keys(dk[heads], d_k)
@@ -386,7 +388,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, piece: _Piece, scale: float) -> tup
         if piece.fully_masked is not None:
             lse = lse.masked_fill(piece.fully_masked, -torch.inf)
         return out, lse
-    scores = q.to(wide_dtype(q)) @ k.to(wide_dtype(q)).mT * scale
+    scores = q.to(upcast_dtype(q)) @ k.to(upcast_dtype(q)).mT * scale
     if piece.bias is not None:
         scores += piece.bias
     lse = torch.logsumexp(scores, dim=-1)
@@ -419,7 +421,7 @@ def _gradients(
             )
         )  # fmt: skip
         return by_kernel
-    wide, blocks = wide_dtype(q), q.shape[:2]
+    wide, blocks = upcast_dtype(q), q.shape[:2]
     # One batch of matrices. With one head the overlapping views of its keys stay views.
     do, q, out, k, v = (x.to(wide).flatten(0, 1) for x in (block.do, q, block.out, k, v))
     q = q * scale

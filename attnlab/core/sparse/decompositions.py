@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from attnlab.core.patterns import both, padding, read
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.softmax import masked_softmax
 
 
@@ -32,5 +32,5 @@ def dense(
     if dropout:
         raise ValueError("dropout is not decomposed: call eval() before the layer is exported")
     seen = both(read(key), padding(valid)).dense(q.shape[-2], k.shape[-2], q.device)
-    weights = masked_softmax(wide(q) @ wide(k).mT * scale, seen)
-    return (weights @ wide(v)).to(v.dtype)
+    weights = masked_softmax(upcast(q) @ upcast(k).mT * scale, seen)
+    return (weights @ upcast(v)).to(v.dtype)

@@ -20,7 +20,10 @@ The paper's letters: k is its k. Its sparse patterns are not part of this page.
 Common mistakes: padding a convolution on both sides; a convolution over the channels in place of
 the positions.
 
-Departures. Padded tokens count as zero in the convolutions, as do the positions before the first.
+Departures.
+- padded tokens count as zero in the convolutions. So do the positions before the first.
+
+Gives up. Nothing but time: queries and keys cost k times as much.
 
 Li, Jin, Xuan, Zhou, Chen, Wang, Yan. Enhancing the Locality and Breaking the Memory Bottleneck of
 Transformer on Time Series Forecasting. NeurIPS 2019, arXiv:1907.00235, section 4.1.
@@ -36,11 +39,13 @@ from torch.nn import functional as F
 
 from attnlab.core import patterns, sdpa
 from attnlab.core.cache import KeyValueCache
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.carried import check_carried
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads, finite
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import NewTokens, Outputs, SelfValues, TokenPadding, Tokens, checked
 from attnlab.core.softmax import masked_softmax
@@ -61,18 +66,17 @@ class Temporal(Options):
 # ---- naive
 
 
-@checked
+@form
 def naive(
     x: Tokens, queries: Taps, keys: Taps, v: SelfValues, *,
     causal: bool = False, padding: TokenPadding = None,
 ) -> Outputs:  # fmt: skip
     """The sums of k terms, then all scores (Li et al., section 4.1)."""
-    x = wide(finite(x, padding))
-    q, k = (note(name, _summed(x, wide(W))) for name, W in (("queries", queries), ("keys", keys)))
-    b, h, n, d = q.shape
-    allowed = patterns.as_mask(patterns.visible(causal, padding), n, n, x.device, b, h)
-    weights = note("weights", masked_softmax(q @ k.mT * d**-0.5, allowed))
-    return (weights @ wide(v)).to(v.dtype)
+    x = finite(x, padding)
+    q, k = (note(name, _summed(x, W)) for name, W in (("queries", queries), ("keys", keys)))
+    allowed = patterns.dense_of(patterns.visible(causal, padding), q, k)
+    weights = note("weights", masked_softmax(q @ k.mT * q.shape[-1] ** -0.5, allowed))
+    return weights @ v
 
 
 def _summed(x: Tensor, W: Tensor) -> Tensor:
@@ -96,14 +100,14 @@ def fused(
     x = finite(x, padding)
     q, k = (note(name, _convolved(x, W)) for name, W in (("queries", queries), ("keys", keys)))
     mask = patterns.visible(causal, padding)
-    return sdpa.attend(q, k, wide(v), mask=mask, bias=None, scale=None).to(v.dtype)
+    return sdpa.attend(q, k, upcast(v), mask=mask, bias=None, scale=None).to(v.dtype)
 
 
 def _convolved(x: Tensor, W: Tensor) -> Tensor:
     """The same sums by ``conv1d``, whose first weight is that of the earliest token."""
     k, _, h, d = W.shape
-    channels = F.pad(wide(x).mT, (k - 1, 0))
-    out = F.conv1d(channels, wide(W).flip(0).flatten(2).permute(2, 1, 0))
+    channels = F.pad(upcast(x).mT, (k - 1, 0))
+    out = F.conv1d(channels, upcast(W).flip(0).flatten(2).permute(2, 1, 0))
     return out.unflatten(1, (h, d)).mT.contiguous()  # as PyTorch's kernel wants them
 
 
@@ -120,7 +124,7 @@ class State(NamedTuple):
     inputs: Float[Tensor, "b r dim"]
 
 
-class ConvolutionalAttention(nn.Module):
+class ConvolutionalAttention(Layer):
     """(b, n, dim) → (b, n, dim), with queries and keys of ``kernel`` tokens each."""
 
     @checked
@@ -164,9 +168,6 @@ class ConvolutionalAttention(nn.Module):
         kept = seen[:, max(0, seen.shape[1] - self.options.kernel + 1) :].clone()
         return self.heads.merge(out), note("state", State(*cache, kept))
 
-    def extra_repr(self) -> str:
-        return f"{self.options}, causal={self.causal}, form={self.form!r}".removeprefix(", ")
-
 
 # ---- card
 
@@ -174,18 +175,10 @@ h, n, d, e, k, dim = letters("h n d e k dim")
 COST = 2 * h * n**2 * (d + e) + 4 * n * k * dim**2
 
 CARD = Card(
+    __doc__,
     name="convolutional_attention",
-    title="Attention with temporal convolutions",
     family="convolution",
     role="attend",
-    paper=Paper(
-        "Li, Jin, Xuan, Zhou, Chen, Wang, Yan",
-        "Enhancing the Locality and Breaking the Memory Bottleneck of Transformer on Time Series "
-        "Forecasting",
-        "NeurIPS",
-        2019,
-        "1907.00235",
-    ),
     forms=FORMS,
     causal="optional",
     options=Temporal,
@@ -193,9 +186,7 @@ CARD = Card(
     time=COST,
     memory={"naive": h * n**2, "fused": h * n * (d + e) + k * n * dim},
     notes={"naive": ("queries", "keys", "weights"), "fused": ("queries", "keys")},
-    departures=("padded tokens count as zero in the convolutions",),
     variants=({"kernel": 1}, {"kernel": 4}),
     build=ConvolutionalAttention,
     aliases=("temporal_convolution",),
-    gives_up="Nothing but time: queries and keys cost k times as much.",
 )

@@ -25,7 +25,11 @@ The paper's letters: $f(X_i)$ is our softmax, $W^Q$ our $W_Q$, $H$ our h, $d$ ou
 Common mistakes: the weights are computed from the gated input, not from the input of the layer;
 where k is larger than the sequence, cutting the logits before the softmax is another function.
 
-Departures. No dropout of the weights; a centred kernel may have even width.
+Departures.
+- no dropout of the weights
+- a centred kernel may have even width
+
+Gives up. A token weighs distances, not the tokens that stand there.
 
 Wu, Fan, Baevski, Dauphin, Auli. Pay Less Attention with Lightweight and Dynamic Convolutions.
 ICLR 2019, arXiv:1901.10430, section 4, equation 6.
@@ -39,9 +43,9 @@ from torch import Tensor, nn
 
 from attnlab.core import banded
 from attnlab.core.banded import GatedConvolution
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import SelfValues, TokenPadding, Tokens, checked
 from attnlab.core.softmax import masked_softmax
@@ -61,21 +65,10 @@ class Dynamic(Options):
     renormalize: bool = False
 
 
-def _taps(logits: Logits, p: int, padding: TokenPadding, renormalize: bool) -> Logits:
-    if not renormalize:
-        return wide(logits).softmax(dim=-1)
-    n, k = logits.shape[-2:]
-    return masked_softmax(wide(logits), banded.inside(n, k, p, padding, logits))
-
-
-def _values(v: SelfValues, padding: TokenPadding) -> SelfValues:
-    return wide(v) if padding is None else wide(v) * padding[:, None, :, None]
-
-
 # ---- naive
 
 
-@checked
+@form
 def naive(
     logits: Logits, v: SelfValues, *,
     causal: bool = False, renormalize: bool = False, padding: TokenPadding = None,
@@ -83,13 +76,24 @@ def naive(
     """The band as an n × n matrix, times the values (Wu et al., eq. 6)."""
     p = banded.before(logits.shape[-1], causal=causal)
     weights = note("weights", banded.dense(_taps(logits, p, padding, renormalize), p))
-    return (weights @ _values(v, padding)).to(v.dtype)
+    return weights @ _values(v, padding)
+
+
+def _taps(logits: Logits, p: int, padding: TokenPadding, renormalize: bool) -> Logits:
+    if not renormalize:
+        return logits.softmax(dim=-1)
+    n, k = logits.shape[-2:]
+    return masked_softmax(logits, banded.inside(n, k, p, padding, logits))
+
+
+def _values(v: SelfValues, padding: TokenPadding) -> SelfValues:
+    return v if padding is None else v * padding[:, None, :, None]
 
 
 # ---- shifted
 
 
-@checked
+@form(autocast=True)
 def shifted(
     logits: Logits, v: SelfValues, *,
     causal: bool = False, renormalize: bool = False, padding: TokenPadding = None,
@@ -97,7 +101,7 @@ def shifted(
     """One product for each tap."""
     p = banded.before(logits.shape[-1], causal=causal)
     taps = note("taps", _taps(logits, p, padding, renormalize))
-    return banded.shifted(taps, _values(v, padding), p).to(v.dtype)
+    return banded.shifted(taps, _values(v, padding), p)
 
 
 FORMS = {"naive": naive, "shifted": shifted}
@@ -127,26 +131,16 @@ class DynamicConvolution(GatedConvolution):
             logits, v, causal=self.causal, renormalize=self.options.renormalize, padding=padding
         )
 
-    def extra_repr(self) -> str:
-        return f"{self.options}, causal={self.causal}, form={self.form!r}".removeprefix(", ")
-
 
 # ---- card
 
 h, n, e, k = letters("h n e k")
 
 CARD = Card(
+    __doc__,
     name="dynamic_convolution",
-    title="Dynamic convolution",
     family="convolution",
     role="mix",
-    paper=Paper(
-        "Wu, Fan, Baevski, Dauphin, Auli",
-        "Pay Less Attention with Lightweight and Dynamic Convolutions",
-        "ICLR",
-        2019,
-        "1901.10430",
-    ),
     forms=FORMS,
     causal="optional",
     options=Dynamic,
@@ -154,10 +148,8 @@ CARD = Card(
     time={"naive": 2 * h * n**2 * e, "shifted": 2 * h * n * k * e},
     memory={"naive": h * n**2, "shifted": h * (n + k) * (e + k)},
     notes={"naive": ("weights",), "shifted": ("taps",)},
-    departures=("no dropout of the weights", "a centred kernel may have even width"),
     variants=({"kernel": 4, "renormalize": True}, {"kernel": 3}),
     build=DynamicConvolution,
     aliases=("dynamicconv",),
-    gives_up="A token weighs distances, not the tokens that stand there.",
     small={"kernel": 5},
 )

@@ -1,4 +1,4 @@
-r"""FNet: a Fourier transform in the place of attention, with nothing to learn.
+r"""FNet: Fourier mixing. A Fourier transform stands in the place of attention, nothing is learned.
 
 Attention computes from the tokens themselves how much each takes from each other one. FNet mixes
 them by a fixed matrix, the discrete Fourier transform, first along the width of each token, then
@@ -28,9 +28,12 @@ The paper's letters: $n$ is our n, $d_h$ is dim.
 Common mistakes: taking the real part after each of the two transforms; a transform over the batch;
 transforming the padding with the tokens.
 
-Departures. Padding is left out: the real tokens of a sequence are transformed as if they stood
-alone, one after the other, and padded positions get zeros. The released code transforms the padding
-with them, so that the result depends on how long the batch is.
+Departures.
+- padding is left out of the transform; the released code transforms it, too. The real tokens of a
+  sequence are transformed as if they stood alone, one after the other, and padded positions get
+  zeros. In the released code the result depends on how long the batch is.
+
+Gives up. The mixing is fixed: its weights do not depend on the tokens.
 
 Lee-Thorp, Ainslie, Eckstein, Ontanon. FNet: Mixing Tokens with Fourier Transforms. NAACL 2022,
 arXiv:2105.03824, section 3.
@@ -42,19 +45,21 @@ from typing import Any, Literal
 
 import sympy
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import finite
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
-from attnlab.core.precision import exact_dtype, wide
+from attnlab.core.precision import exact_dtype
 from attnlab.core.probe import note
 from attnlab.core.shapes import TokenPadding, Tokens, checked
 
 # ---- naive
 
 
-@checked
+@form
 def naive(x: Tokens, *, padding: TokenPadding = None) -> Tokens:
     """The cosines and sines of both axes as matrices (Lee-Thorp et al., section 3.2)."""
     b, n, dim = x.shape
@@ -65,28 +70,28 @@ def naive(x: Tokens, *, padding: TokenPadding = None) -> Tokens:
     C_n, S_n = (note(name, w * both) for name, w in (("cosines", C_n), ("sines", S_n)))
     k = torch.arange(dim, device=x.device)
     C_d, S_d = _waves(k[:, None] * k, torch.tensor(dim, device=x.device), x)
-    return (C_n @ wide(x) @ C_d - S_n @ wide(x) @ S_d).to(x.dtype)
+    return C_n @ x @ C_d - S_n @ x @ S_d
 
 
 def _waves(steps: Tensor, N: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
     """cos and sin of 2π · steps / N; steps modulo N first, for a large angle loses its digits."""
     N = N.clamp(min=1)
     angle = (steps % N).to(exact_dtype(like.device)) * (2 * math.pi) / N
-    return angle.cos().to(wide(like).dtype), angle.sin().to(wide(like).dtype)
+    return angle.cos().to(like.dtype), angle.sin().to(like.dtype)
 
 
 # ---- fft
 
 
-@checked
+@form
 def fft(x: Tokens, *, padding: TokenPadding = None) -> Tokens:
     """The same by the fast Fourier transform; sequences with padding one after the other."""
     if padding is None:
-        return _Transform.apply(wide(x)).to(x.dtype)
+        return _Transform.apply(x)
     out = torch.zeros_like(x)
     for row, real in enumerate(padding):
         if real.any():
-            out[row, real] = _Transform.apply(wide(x[row : row + 1, real]))[0].to(x.dtype)
+            out[row, real] = _Transform.apply(x[row : row + 1, real])[0]
     return out
 
 
@@ -124,7 +129,7 @@ FORMS: dict[str, Callable[..., Tensor]] = {"naive": naive, "fft": fft}
 # ---- module
 
 
-class FNet(nn.Module):
+class FNet(Layer):
     """Fourier mixing, without parameters: (b, n, dim) → (b, n, dim); zeros at padding."""
 
     @checked
@@ -140,26 +145,16 @@ class FNet(nn.Module):
             )
         return note("mixed", FORMS[self.form](finite(x, padding), padding=padding))
 
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}, form={self.form!r}"
-
 
 # ---- card
 
 n, dim = letters("n dim")
 
 CARD = Card(
+    __doc__,
     name="fnet",
-    title="FNet: Fourier mixing",
     family="convolution",
     role="mix",
-    paper=Paper(
-        "Lee-Thorp, Ainslie, Eckstein, Ontanon",
-        "FNet: Mixing Tokens with Fourier Transforms",
-        "NAACL",
-        2022,
-        "2105.03824",
-    ),
     forms=FORMS,
     causal="never",
     because="every output of a Fourier transform depends on every input",
@@ -169,8 +164,6 @@ CARD = Card(
     },
     memory={"naive": n**2 + dim**2, "fft": n * dim},
     notes={"naive": ("cosines", "sines")},
-    departures=("padding is left out of the transform; the released code transforms it, too",),
     build=FNet,
     aliases=("fourier",),
-    gives_up="The mixing is fixed: its weights do not depend on the tokens.",
 )

@@ -36,9 +36,14 @@ Common mistakes: a Fourier transform without the zeros is circular, and the end 
 reaches its beginning; the released code takes the gates in reversed order, has N − 1 filters for
 order N and applies its first gate before the first filter.
 
-Departures. Frequencies, the width of the network and the decays are set by ``options``, where the
-released code has many more. A learned weight of the token itself is added to each filter at 0, as
-the released code does. Padded tokens are skipped.
+Departures.
+- the network of the filters has few options. Frequencies, the width of the network and the decays
+  are set by ``options``; the released code has many more.
+- a learned weight of the token itself is added to each filter. It starts at 0; the released code
+  has it, too.
+- padded tokens are skipped
+
+Gives up. Tokens are not compared: filters weigh distances, and gates scale the result.
 
 Poli, Massaroli, Nguyen, Fu, Dao, Baccus, Bengio, Ermon, Ré. Hyena Hierarchy: Towards Larger
 Convolutional Language Models. ICML 2023, arXiv:2302.10866, section 3, definition 3.1.
@@ -55,24 +60,24 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.convolution import (
     fourier_convolution,
     last_inputs,
     short_convolution,
     toeplitz,
 )
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads, fits
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import exact_dtype, unrounded, wide, widely, widened
+from attnlab.core.precision import call_upcast, exact_dtype, no_autocast, upcast, upcast_together
 from attnlab.core.probe import note
 from attnlab.core.recurrence import check_state, skipping_padding
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
 
 Gates = Float[Tensor, "b g n dim"]  # g gates, x^1 … x^N
-Filters = Float[
-    Tensor, "g dim n"
-]  # a filter for each, h^1 … h^N, the weight of the newest token first
+Filters = Float[Tensor, "g dim n"]  # h^1 … h^N, the weight of the newest token first
 TAPS = 3
 
 
@@ -95,26 +100,26 @@ class Implicit(Options):
 # ---- naive
 
 
-@checked
+@form
 def naive(v: Tokens, gates: Gates, filters: Filters) -> Tokens:
     """D S for each filter, one after the other (Poli et al., definition 3.1)."""
-    S = note("toeplitz", toeplitz(wide(filters)))  # (g, dim, n, n)
-    z = wide(v)
-    for x, matrix in zip(wide(gates).unbind(1), S, strict=True):
+    S = note("toeplitz", toeplitz(filters))  # (g, dim, n, n)
+    z = v
+    for x, matrix in zip(gates.unbind(1), S, strict=True):
         z = x * torch.einsum("dij,bjd->bid", matrix, z)
-    return z.to(v.dtype)
+    return z
 
 
 # ---- fft
 
 
-@checked
+@form
 def fft(v: Tokens, gates: Gates, filters: Filters) -> Tokens:
     """The same convolutions by Fourier transforms."""
-    z = wide(v).mT
-    for x, h in zip(wide(gates).mT.unbind(1), wide(note("filters", filters)), strict=True):
+    z = v.mT
+    for x, h in zip(gates.mT.unbind(1), note("filters", filters), strict=True):
         z = x * fourier_convolution(z, h)
-    return z.mT.to(v.dtype)
+    return z.mT
 
 
 FORMS = {"naive": naive, "fft": fft}
@@ -137,7 +142,7 @@ class Filter(nn.Module):
         self.own = nn.Parameter(torch.randn(options.order, dim))
 
     def forward(self, n: int) -> Filters:
-        """To be called by ``widely``: in half precision neighbouring positions would be one."""
+        """Called by ``call_upcast``: in half precision neighbouring positions would be one."""
         exact = exact_dtype(self.own.device)
         t = torch.arange(n, device=self.own.device, dtype=exact)[:, None] / self.options.max_len
         f = torch.arange(1, self.options.bands + 1, device=t.device, dtype=exact)
@@ -160,7 +165,7 @@ class State(NamedTuple):
     levels: Float[Tensor, "b g t dim"]  # all inputs z^1 … z^N of the long ones
 
 
-class Hyena(nn.Module):
+class Hyena(Layer):
     """(b, n, dim) → (b, n, dim), causal, for n up to ``max_len``; zeros at padding.
 
     Every channel is a head of width one for ``lens.mixing_matrix``.
@@ -187,12 +192,12 @@ class Hyena(nn.Module):
 
     def _mixed(self, x: Tokens) -> Tokens:
         gates, v = self._split(short_convolution(self._projected(x), self.taps))
-        out = FORMS[self.form](*widened(v, gates, self._filters(x.shape[1])))
+        out = FORMS[self.form](*upcast_together(v, gates, self._filters(x.shape[1])))
         return self.heads.output(out.to(v.dtype))
 
     def _filters(self, n: int) -> Filters:
-        with unrounded(self.taps.device):
-            filters: Filters = widely(self.filter, n)
+        with no_autocast(self.taps.device):
+            filters: Filters = call_upcast(self.filter, n)
         return filters
 
     def _projected(self, x: Tokens) -> Tensor:
@@ -241,17 +246,14 @@ class Hyena(nn.Module):
                 "the sequence"
             )
 
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}, {self.options}, form={self.form!r}"
-
 
 def _last_of_convolution(z: Tensor, h: Tensor, t: int) -> Tensor:
     """The last t outputs of the convolution of all inputs z (b, n, dim) by h (dim, n)."""
     n = z.shape[1]
     distance = torch.arange(n - t, n, device=z.device)[:, None] - torch.arange(n, device=z.device)
-    rows = wide(h)[:, distance.clamp(min=0)].masked_fill(distance < 0, 0)
-    with unrounded(z.device):
-        return torch.einsum("dtn,bnd->btd", rows, wide(z)).to(z.dtype)
+    rows = upcast(h)[:, distance.clamp(min=0)].masked_fill(distance < 0, 0)
+    with no_autocast(z.device):
+        return torch.einsum("dtn,bnd->btd", rows, upcast(z)).to(z.dtype)
 
 
 # ---- card
@@ -259,17 +261,10 @@ def _last_of_convolution(z: Tensor, h: Tensor, t: int) -> Tensor:
 n, dim, o, f, w = letters("n dim o f w")
 
 CARD = Card(
+    __doc__,
     name="hyena",
-    title="Hyena",
     family="convolution",
     role="mix",
-    paper=Paper(
-        "Poli, Massaroli, Nguyen, Fu, Dao, Baccus, Bengio, Ermon, Ré",
-        "Hyena Hierarchy: Towards Larger Convolutional Language Models",
-        "ICML",
-        2023,
-        "2302.10866",
-    ),
     forms=FORMS,
     causal="always",
     because="its filters read what was before",
@@ -278,13 +273,7 @@ CARD = Card(
     time={"naive": 2 * o * n**2 * dim, "fft": 15 * o * n * dim * (1 + sympy.log(n, 2))},
     memory={"naive": o * n**2 * dim, "fft": n * (3 * (o + 1) * dim + 2 * f + w)},
     notes={"naive": ("toeplitz",), "fft": ("filters",)},
-    departures=(
-        "the network of the filters has few options",
-        "a learned weight of the token itself is added to each filter",
-        "padded tokens are skipped",
-    ),
     variants=({"order": 1, "max_len": 131}, {"order": 3}),
     build=Hyena,
-    gives_up="Tokens are not compared: filters weigh distances, and gates scale the result.",
     small={"max_len": 64, "form": "naive"},
 )

@@ -27,8 +27,11 @@ here); the channels of a head are consecutive, not every h-th; at both ends the 
 left do not sum to 1; a bias before the convolution makes padded tokens visible unless they are
 zeroed after it.
 
-Departures. No dropout of the weights. A kernel of even width is allowed where the layer is not
-causal; it reads one token more before than after.
+Departures.
+- no dropout of the weights
+- a centred kernel may have even width. It reads one token more before than after.
+
+Gives up. The weights are the same at every position: they do not depend on the tokens.
 
 Wu, Fan, Baevski, Dauphin, Auli. Pay Less Attention with Lightweight and Dynamic Convolutions.
 ICLR 2019, arXiv:1901.10430, section 3, equations 4 and 5.
@@ -44,9 +47,9 @@ from torch.nn import functional as F
 
 from attnlab.core import banded
 from attnlab.core.banded import GatedConvolution
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import SelfValues, TokenPadding, Tokens, checked
 
@@ -65,41 +68,40 @@ class Lightweight(Options):
     normalize: bool = True
 
 
-def _taps(weight: Weights, normalize: bool) -> Float[Tensor, "1 h 1 k"]:
-    weight = wide(weight)
-    return (weight.softmax(dim=-1) if normalize else weight)[None, :, None]
-
-
 # ---- naive
 
 
-@checked
+@form
 def naive(
     weight: Weights, v: SelfValues, *, causal: bool = False, normalize: bool = True
 ) -> SelfValues:
     """The band as an n × n matrix, times the values (Wu et al., eq. 5)."""
     taps = _taps(weight, normalize).expand(len(v), -1, v.shape[2], -1)
     weights = note("weights", banded.dense(taps, banded.before(taps.shape[-1], causal=causal)))
-    return (weights @ wide(v)).to(v.dtype)
+    return weights @ v
+
+
+def _taps(weight: Weights, normalize: bool) -> Float[Tensor, "1 h 1 k"]:
+    return (weight.softmax(dim=-1) if normalize else weight)[None, :, None]
 
 
 # ---- shifted
 
 
-@checked
+@form(autocast=True)
 def shifted(
     weight: Weights, v: SelfValues, *, causal: bool = False, normalize: bool = True
 ) -> SelfValues:
     """One product for each tap."""
     p = banded.before(weight.shape[-1], causal=causal)
     taps = note("taps", _taps(weight, normalize))
-    return banded.shifted(taps, wide(v), p).to(v.dtype)
+    return banded.shifted(taps, v, p)
 
 
 # ---- grouped
 
 
-@checked
+@form(autocast=True)
 def grouped(
     weight: Weights, v: SelfValues, *, causal: bool = False, normalize: bool = True
 ) -> SelfValues:
@@ -107,9 +109,9 @@ def grouped(
     k, (h, _, e) = weight.shape[-1], v.shape[1:]
     p = banded.before(k, causal=causal)
     taps = note("taps", _taps(weight, normalize))[0, :, 0]
-    channels = F.pad(wide(v).mT.flatten(1, 2), (p, k - 1 - p))
+    channels = F.pad(v.mT.flatten(1, 2), (p, k - 1 - p))
     out = F.conv1d(channels, taps.repeat_interleave(e, dim=0)[:, None], groups=h * e)
-    return out.unflatten(1, (h, e)).mT.to(v.dtype)
+    return out.unflatten(1, (h, e)).mT
 
 
 FORMS = {"naive": naive, "shifted": shifted, "grouped": grouped}
@@ -137,26 +139,16 @@ class LightweightConvolution(GatedConvolution):
         run, normalize = FORMS[self.form], self.options.normalize
         return run(self.weight, v, causal=self.causal, normalize=normalize)
 
-    def extra_repr(self) -> str:
-        return f"{self.options}, causal={self.causal}, form={self.form!r}".removeprefix(", ")
-
 
 # ---- card
 
 h, n, e, k = letters("h n e k")
 
 CARD = Card(
+    __doc__,
     name="lightweight_convolution",
-    title="Lightweight convolution",
     family="convolution",
     role="mix",
-    paper=Paper(
-        "Wu, Fan, Baevski, Dauphin, Auli",
-        "Pay Less Attention with Lightweight and Dynamic Convolutions",
-        "ICLR",
-        2019,
-        "1901.10430",
-    ),
     forms=FORMS,
     causal="optional",
     options=Lightweight,
@@ -164,10 +156,8 @@ CARD = Card(
     time={"naive": 2 * h * n**2 * e, "shifted": 2 * h * n * k * e, "grouped": 2 * h * n * k * e},
     memory={"naive": h * n**2, "shifted": h * (n + k) * e, "grouped": h * (n + k) * e},
     notes={"naive": ("weights",), "shifted": ("taps",), "grouped": ("taps",)},
-    departures=("no dropout of the weights", "a centred kernel may have even width"),
     variants=({"kernel": 4}, {"kernel": 3, "normalize": False}),
     build=LightweightConvolution,
     aliases=("light_convolution", "lightconv"),
-    gives_up="The weights are the same at every position: they do not depend on the tokens.",
     small={"kernel": 5},
 )

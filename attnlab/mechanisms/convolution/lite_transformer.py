@@ -1,4 +1,4 @@
-r"""Long-short range attention: half of the channels attend, the other half convolve.
+r"""Long-short range attention (Lite Transformer): half of the channels attend, half convolve.
 
 Much of what attention does is local, and a convolution does that for less. The Lite Transformer
 splits the channels of a layer in the middle. The first half goes through multi-head attention, the
@@ -23,7 +23,11 @@ The paper's letters: $d$ is our dim; its convolution has a kernel of our k.
 Common mistakes: padding has to be masked after the projection U, whose bias would come back at
 padded positions and reach real tokens (the released code masks before it).
 
-Departures. No dropout of the weights. Both parts have equally many heads, so ``heads`` is even.
+Departures.
+- no dropout of the weights
+- both parts have equally many heads. ``heads`` is even for that.
+
+Gives up. Half of the channels see a few neighbours only.
 
 Wu, Liu, Lin, Lin, Han. Lite Transformer with Long-Short Range Attention. ICLR 2020,
 arXiv:2004.11886, section 4.
@@ -38,11 +42,13 @@ from torch import Tensor, nn
 
 from attnlab.core import banded, patterns, sdpa
 from attnlab.core.cache import KeyValueCache
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.carried import check_carried
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads, finite
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
     NewTokens,
@@ -69,29 +75,25 @@ class LongShort(Options):
     kernel: Size = 7
 
 
-# ---- helpers
-
-
-def _visible_values(u: SelfValues, padding: TokenPadding) -> SelfValues:
-    return wide(u) if padding is None else wide(u) * padding[:, None, :, None]
-
-
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, k: SelfKeys, v: SelfValues, u: SelfValues, weight: Weights, *,
     causal: bool = False, padding: TokenPadding = None,
 ) -> Both:  # fmt: skip
     """Attention of the first heads, the band of the others (Wu et al., section 4)."""
-    b, h, n, d = q.shape
-    allowed = patterns.as_mask(patterns.visible(causal, padding), n, n, q.device, b, h)
-    weights = note("weights", masked_softmax(wide(q) @ wide(k).mT * d**-0.5, allowed))
-    taps = wide(weight).softmax(dim=-1)[None, :, None].expand(b, -1, n, -1)
+    b, _, n, d = q.shape
+    allowed = patterns.dense_of(patterns.visible(causal, padding), q, k)
+    weights = note("weights", masked_softmax(q @ k.mT * d**-0.5, allowed))
+    taps = weight.softmax(dim=-1)[None, :, None].expand(b, -1, n, -1)
     band = note("band", banded.dense(taps, banded.before(taps.shape[-1], causal=causal)))
-    out = torch.cat((weights @ wide(v), band @ _visible_values(u, padding)), dim=1)
-    return out.to(v.dtype)
+    return torch.cat((weights @ v, band @ _visible_values(u, padding)), dim=1)
+
+
+def _visible_values(u: SelfValues, padding: TokenPadding) -> SelfValues:
+    return upcast(u) if padding is None else upcast(u) * padding[:, None, :, None]
 
 
 # ---- fused
@@ -110,7 +112,7 @@ def fused(
 
 
 def _convolved(weight: Weights, u: SelfValues, causal: bool) -> SelfValues:
-    taps = note("taps", wide(weight).softmax(dim=-1)[None, :, None])
+    taps = note("taps", upcast(weight).softmax(dim=-1)[None, :, None])
     return banded.shifted(taps, u, banded.before(weight.shape[-1], causal=causal))
 
 
@@ -145,7 +147,7 @@ class Halves(nn.Module):
         return torch.cat((self.first(first), self.second(second)), dim=-1)
 
 
-class LongShortAttention(nn.Module):
+class LongShortAttention(Layer):
     """(b, n, dim) → (b, n, dim). Half of the ``heads`` attend, the others convolve."""
 
     @checked
@@ -195,13 +197,10 @@ class LongShortAttention(nn.Module):
         seen = torch.cat((past, u), dim=2)
         causal = patterns.causal()
         attended = sdpa.attend(q, cache.keys, cache.values, mask=causal, bias=None, scale=None)
-        convolved = _convolved(self.weight, wide(seen), True)[:, :, past.shape[2] :].to(u.dtype)
+        convolved = _convolved(self.weight, upcast(seen), True)[:, :, past.shape[2] :].to(u.dtype)
         kept = seen[:, :, max(0, seen.shape[2] - self.options.kernel + 1) :].clone()
         out = self.heads.merge(torch.cat((attended, convolved), dim=1))
         return out, note("state", State(*cache, kept))
-
-    def extra_repr(self) -> str:
-        return f"{self.options}, causal={self.causal}, form={self.form!r}".removeprefix(", ")
 
 
 # ---- card
@@ -210,17 +209,10 @@ h, n, m, d, e, k = letters("h n m d e k")
 BAND = h * n * k * e
 
 CARD = Card(
+    __doc__,
     name="lite_transformer",
-    title="Long-short range attention (Lite Transformer)",
     family="convolution",
     role="mix",
-    paper=Paper(
-        "Wu, Liu, Lin, Lin, Han",
-        "Lite Transformer with Long-Short Range Attention",
-        "ICLR",
-        2020,
-        "2004.11886",
-    ),
     forms=FORMS,
     causal="optional",
     options=LongShort,
@@ -228,10 +220,8 @@ CARD = Card(
     time={"naive": h * n * n * (d + 2 * e), "fused": h * n * n * (d + e) + BAND},
     memory={"naive": h * n**2, "fused": h * (n + k) * (d + e)},
     notes={"naive": ("weights", "band"), "fused": ("taps",)},
-    departures=("no dropout of the weights", "both parts have equally many heads"),
     variants=({"kernel": 4},),
     build=LongShortAttention,
     aliases=("lsra", "long_short_range_attention"),
-    gives_up="Half of the channels see a few neighbours only.",
     small={"kernel": 5},
 )

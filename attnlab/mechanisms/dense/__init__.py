@@ -1,6 +1,9 @@
 """Dense attention: every query is compared with every key.
 
-Exact and quadratic in the length; the other mechanisms are compared with it.
+Exact and quadratic in the length; the other mechanisms are compared with it. Full attention is the
+definition, and FlashAttention computes the same tile by tile without storing the scores.
+Multi-query attention shares keys and values between heads, and complex attention has complex
+queries and keys.
 """
 
 from attnlab.core.lazy import modules_of

@@ -25,7 +25,12 @@ algorithm.
 The papers' letters: the blocks $B_r \times B_c$ are ``tile`` × ``tile``, $m_i$, $\ell_i$ are
 ``largest``, ``total``; ``lse`` is the $L$ of FlashAttention-2.
 
-Departures. A query without allowed keys gives zeros. Tiles in which nothing is allowed are skipped.
+Departures.
+- a query without allowed keys gives zeros. Tiles in which nothing is allowed are skipped.
+- causal masks are aligned at the bottom right when there are fewer queries than keys
+- in PyTorch, not in one kernel: it saves memory, not time
+
+Gives up. Nothing; the weights are not stored, and the gradients compute them again.
 
 Dao, Fu, Ermon, Rudra, Ré. FlashAttention: Fast and Memory-Efficient Exact Attention with
 IO-Awareness. NeurIPS 2022, arXiv:2205.14135, algorithms 1, 2 and 4. Dao. FlashAttention-2: Faster
@@ -43,12 +48,13 @@ from torch import Tensor
 
 from attnlab.core import patterns
 from attnlab.core.attention import DenseAttention
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.derivatives import refuse_second
+from attnlab.core.forms import form
 from attnlab.core.options import Options, Size
 from attnlab.core.patterns import Mask, Pattern
 from attnlab.core.positions import Rotation
-from attnlab.core.precision import unrounded, wide, wide_dtype
+from attnlab.core.precision import no_autocast, upcast_dtype
 from attnlab.core.probe import note
 from attnlab.core.shapes import Keys, Outputs, Queries, Values, checked
 from attnlab.core.softmax import masked_softmax
@@ -67,16 +73,16 @@ class Tiling(Options):
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, k: Keys, v: Values, *, mask: Mask = None, scale: float | None = None
 ) -> Outputs:
     """Full attention, dense; ``tiled`` must equal it. ``scale`` is 1/√d unless given."""
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, *q.shape[:2])
-    scores = note("scores", wide(q) @ wide(k).mT * scale)
+    allowed = patterns.dense_of(mask, q, k)
+    scores = note("scores", q @ k.mT * scale)
     weights = note("weights", masked_softmax(scores, allowed))
-    return (weights @ wide(v)).to(v.dtype)
+    return weights @ v
 
 
 # ---- tiled
@@ -140,8 +146,8 @@ class _Tiled(torch.autograd.Function):
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, tiles: Tiles, scale: float
     ) -> tuple[Tensor, Tensor]:
         out = q.new_empty(*q.shape[:-1], v.shape[-1])
-        lse = q.new_empty(q.shape[:-1], dtype=wide_dtype(q))
-        with unrounded(q.device):
+        lse = q.new_empty(q.shape[:-1], dtype=upcast_dtype(q))
+        with no_autocast(q.device):
             for rows in tiles.rows():
                 out[..., rows, :], lse[..., rows] = _attend_rows(q, k, v, tiles, rows, scale)
         ctx.save_for_backward(q, k, v, out, lse)
@@ -153,9 +159,9 @@ class _Tiled(torch.autograd.Function):
     def backward(ctx: Any, d_out: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second("tiled")
         q, k, v, out, lse = ctx.saved_tensors  # read once: a checkpoint gives them only once
-        wide = wide_dtype(q)
+        wide = upcast_dtype(q)
         dq, dk, dv = (torch.zeros_like(x, dtype=wide) for x in (q, k, v))
-        with unrounded(q.device):
+        with no_autocast(q.device):
             for rows in ctx.tiles.rows():
                 qi, do = q[..., rows, :].to(wide), d_out[..., rows, :].to(wide)
                 # Softmax backward needs sum_j w_ij dw_ij: that is do_i · o_i (section 3.1).
@@ -175,7 +181,7 @@ def _attend_rows(
     q: Tensor, k: Tensor, v: Tensor, tiles: Tiles, rows: slice, scale: float
 ) -> tuple[Tensor, Tensor]:
     """The online softmax: output and log-sum-exp of ``rows`` (+inf without allowed keys)."""
-    wide = wide_dtype(q)
+    wide = upcast_dtype(q)
     qi = q[..., rows, :].to(wide)
     out = qi.new_zeros(*qi.shape[:-1], v.shape[-1])
     largest = qi.new_full((*qi.shape[:-1], 1), -torch.inf)
@@ -217,26 +223,16 @@ class FlashAttention(DenseAttention):
         super().__init__(dim, heads, attend, causal=causal, bias=bias, positions=positions)
         self.form, self.options = form, options
 
-    def extra_repr(self) -> str:
-        return f"causal={self.causal}, form={self.form!r}, tile={self.options.tile}"
-
 
 # ---- card
 
 h, n, m, d, e, t = letters("h n m d e t")
 
 CARD = Card(
+    __doc__,
     name="flash",
-    title="FlashAttention",
     family="dense",
     role="attend",
-    paper=Paper(
-        "Dao, Fu, Ermon, Rudra, Ré",
-        "FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness",
-        "NeurIPS",
-        2022,
-        "2205.14135",
-    ),
     forms=FORMS,
     causal="optional",
     options=Tiling,
@@ -244,13 +240,7 @@ CARD = Card(
     time=2 * h * n * m * (d + e),
     memory={"naive": h * n * m, "tiled": h * n * e + h * t**2},
     notes={"naive": ("scores", "weights"), "tiled": ("log_sum_exp",)},
-    departures=(
-        "a query without allowed keys gives zeros",
-        "causal masks are aligned at the bottom right when there are fewer queries than keys",
-        "in PyTorch, not in one kernel: it saves memory, not time",
-    ),
     variants=({"tile": 32}, {"tile": 3}),
     build=FlashAttention,
     aliases=("flash_attention",),
-    gives_up="Nothing; the weights are not stored, and the gradients compute them again.",
 )

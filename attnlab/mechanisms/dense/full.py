@@ -20,10 +20,13 @@ A form that never holds the scores: FlashAttention (``dense.flash``).
 
 The paper's letters: $n$ (length) is our n and m; $d_k$, $d_v$ are d and e.
 
-Departures. A query without allowed keys gives zeros (the paper has no such rows). Causal masks are
-aligned at the bottom right when n < m, as decoding with a cache needs; PyTorch's
-``is_causal`` is aligned at the top left. There is no dropout on the weights (the paper's text drops
-residuals and embeddings only).
+Departures.
+- a query without allowed keys gives zeros. The paper has no such rows.
+- causal masks are aligned at the bottom right when there are fewer queries than keys. Decoding with
+  a cache needs this; PyTorch's ``is_causal`` is aligned at the top left.
+- no dropout on the weights. The paper's text drops residuals and embeddings only.
+
+Gives up. Nothing: every pair of tokens is compared, so the cost is quadratic.
 
 Vaswani, Shazeer, Parmar, Uszkoreit, Jones, Gomez, Kaiser, Polosukhin. Attention Is All You Need.
 NeurIPS 2017, arXiv:1706.03762, section 3.2.
@@ -33,11 +36,11 @@ from typing import Literal
 
 from attnlab.core import patterns, sdpa
 from attnlab.core.attention import DenseAttention
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.options import Size
 from attnlab.core.patterns import Mask
 from attnlab.core.positions import Bias, PositionScheme, biased
-from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import Keys, Outputs, Queries, Values, checked
 from attnlab.core.softmax import masked_softmax
@@ -45,17 +48,17 @@ from attnlab.core.softmax import masked_softmax
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, k: Keys, v: Values, *,
     mask: Mask = None, bias: Bias = None, scale: float | None = None,
 ) -> Outputs:  # fmt: skip
     """The equation, dense (Vaswani et al., eq. 1). ``scale`` is 1/√d unless given."""
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, *q.shape[:2])
-    scores = note("scores", biased(wide(q) @ wide(k).mT * scale, bias))
+    allowed = patterns.dense_of(mask, q, k)
+    scores = note("scores", biased(q @ k.mT * scale, bias))
     weights = note("weights", masked_softmax(scores, allowed))
-    return (weights @ wide(v)).to(v.dtype)
+    return weights @ v
 
 
 # ---- fused
@@ -87,36 +90,20 @@ class FullAttention(DenseAttention):
         super().__init__(dim, heads, FORMS[form], causal=causal, bias=bias, positions=positions)
         self.form = form
 
-    def extra_repr(self) -> str:
-        return f"causal={self.causal}, form={self.form!r}"
-
 
 # ---- card
 
 h, n, m, d, e = letters("h n m d e")
 
 CARD = Card(
+    __doc__,
     name="full",
-    title="Full attention",
     family="dense",
     role="attend",
-    paper=Paper(
-        "Vaswani, Shazeer, Parmar, Uszkoreit, Jones, Gomez, Kaiser, Polosukhin",
-        "Attention Is All You Need",
-        "NeurIPS",
-        2017,
-        "1706.03762",
-    ),
     forms=FORMS,
     causal="optional",
     time=2 * h * n * m * (d + e),
     memory={"naive": h * n * m, "fused": h * n * e},
     notes={"naive": ("scores", "weights")},
-    departures=(
-        "a query without allowed keys gives zeros",
-        "causal masks are aligned at the bottom right when there are fewer queries than keys",
-        "no dropout on the weights",
-    ),
     build=FullAttention,
-    gives_up="Nothing: every pair of tokens is compared, so the cost is quadratic.",
 )

@@ -24,9 +24,15 @@ The papers' letters: $h$ is ours, $G$ (groups) is our g; $k$, $v$ (widths) are d
 
 A common mistake: each head is repeated consecutively (0, 0, 1, 1), not in turn (0, 1, 0, 1).
 
-Departures. As for full attention: a query without allowed keys gives zeros, causal masks are
-aligned at the bottom right, no dropout on the weights. The conversion of multi-head checkpoints by
-averaging heads (Ainslie et al., section 2.1) is not part of the mechanism and is left out.
+Left out is the conversion of multi-head checkpoints by averaging heads (Ainslie et al., section
+2.1), which is not part of the mechanism.
+
+Departures.
+- a query without allowed keys gives zeros
+- causal masks are aligned at the bottom right when there are fewer queries than keys
+- no dropout on the weights
+
+Gives up. All heads share the same keys and values; only their queries differ.
 
 Shazeer. Fast Transformer Decoding: One Write-Head is All You Need. 2019, arXiv:1911.02150, section
 3. Ainslie, Lee-Thorp, de Jong, Zemlyanskiy, Lebrón, Sanghai. GQA: Training Generalized Multi-Query
@@ -39,16 +45,31 @@ from torch import Tensor
 
 from attnlab.core import patterns, sdpa
 from attnlab.core.attention import DenseAttention
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.options import Size
 from attnlab.core.patterns import Mask
 from attnlab.core.positions import Bias, PositionScheme, biased
-from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import GroupKeys, GroupValues, Outputs, Queries, checked
 from attnlab.core.softmax import masked_softmax
 
-# ---- helpers
+# ---- naive
+
+
+@form
+def naive(
+    q: Queries, k: GroupKeys, v: GroupValues, *,
+    mask: Mask = None, bias: Bias = None, scale: float | None = None,
+) -> Outputs:  # fmt: skip
+    """Full attention after repeating each key/value head h / g times, one after the other."""
+    repeats = queries_per_key_head(q, k)
+    k, v = k.repeat_interleave(repeats, dim=1), v.repeat_interleave(repeats, dim=1)
+    allowed = patterns.dense_of(mask, q, k)
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    scores = note("scores", biased(q @ k.mT * scale, bias))
+    weights = note("weights", masked_softmax(scores, allowed))
+    return weights @ v
 
 
 def queries_per_key_head(q: Tensor, k: Tensor) -> int:
@@ -62,41 +83,23 @@ def queries_per_key_head(q: Tensor, k: Tensor) -> int:
     return h // g
 
 
-# ---- naive
-
-
-@checked
-def naive(
-    q: Queries, k: GroupKeys, v: GroupValues, *,
-    mask: Mask = None, bias: Bias = None, scale: float | None = None,
-) -> Outputs:  # fmt: skip
-    """Full attention after repeating each key/value head h / g times, one after the other."""
-    repeats = queries_per_key_head(q, k)
-    k, v = k.repeat_interleave(repeats, dim=1), v.repeat_interleave(repeats, dim=1)
-    allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, *q.shape[:2])
-    scale = q.shape[-1] ** -0.5 if scale is None else scale
-    scores = note("scores", biased(wide(q) @ wide(k).mT * scale, bias))
-    weights = note("weights", masked_softmax(scores, allowed))
-    return (weights @ wide(v)).to(v.dtype)
-
-
 # ---- grouped
 
 
-@checked
+@form
 def grouped(
     q: Queries, k: GroupKeys, v: GroupValues, *,
     mask: Mask = None, bias: Bias = None, scale: float | None = None,
 ) -> Outputs:  # fmt: skip
     """The same without repeating: (b, g, h/g · n, d) queries times (b, g, m, d) keys."""
-    repeats, n, m = queries_per_key_head(q, k), q.shape[-2], k.shape[-2]
-    allowed = patterns.as_mask(mask, n, m, q.device, *q.shape[:2])
+    repeats, n = queries_per_key_head(q, k), q.shape[-2]
+    allowed = patterns.dense_of(mask, q, k)
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    stacked = wide(q).unflatten(1, (-1, repeats)).flatten(2, 3)
-    scores = (stacked @ wide(k).mT * scale).unflatten(2, (repeats, n)).flatten(1, 2)
+    stacked = q.unflatten(1, (-1, repeats)).flatten(2, 3)
+    scores = (stacked @ k.mT * scale).unflatten(2, (repeats, n)).flatten(1, 2)
     weights = note("weights", masked_softmax(note("scores", biased(scores, bias)), allowed))
-    out = weights.unflatten(1, (-1, repeats)).flatten(2, 3) @ wide(v)
-    return out.unflatten(2, (repeats, n)).flatten(1, 2).to(v.dtype)
+    out = weights.unflatten(1, (-1, repeats)).flatten(2, 3) @ v
+    return out.unflatten(2, (repeats, n)).flatten(1, 2)
 
 
 # ---- fused
@@ -135,38 +138,22 @@ class MultiQueryAttention(DenseAttention):
         )  # fmt: skip
         self.form = form
 
-    def extra_repr(self) -> str:
-        return f"causal={self.causal}, form={self.form!r}"
-
 
 # ---- card
 
 h, n, m, d, e = letters("h n m d e")
 
 CARD = Card(
+    __doc__,
     name="multi_query",
-    title="Multi-query and grouped-query attention",
     family="dense",
     role="attend",
-    paper=Paper(
-        "Shazeer",
-        "Fast Transformer Decoding: One Write-Head is All You Need",
-        "arXiv",
-        2019,
-        "1911.02150",
-    ),
     forms=FORMS,
     causal="optional",
     time=2 * h * n * m * (d + e),
     memory={"naive": h * n * m, "grouped": h * n * m, "fused": h * n * e},
     notes={"naive": ("scores", "weights"), "grouped": ("scores", "weights")},
-    departures=(
-        "a query without allowed keys gives zeros",
-        "causal masks are aligned at the bottom right when there are fewer queries than keys",
-        "no dropout on the weights",
-    ),
     variants=({"kv_heads": 2}, {"kv_heads": 6}),
     build=MultiQueryAttention,
     aliases=("mqa", "gqa", "grouped_query"),
-    gives_up="All heads share the same keys and values; only their queries differ.",
 )

@@ -32,10 +32,14 @@ causal and reaches the whole past. ``LinesAndColumns(causal=True)`` is this sum.
 receives was computed with the queries of line r − 1: this is not the attention of the queries of
 line r to the cells strictly above them.
 
-Departures. Any length works: the last line may be incomplete. The paper generates channel by
-channel and puts gated residual blocks around each attention; its outer and inner stacks are several
-layers deep, here they are one each. Its inner stack also shifts by one cell, so that a cell
-does not attend to itself; here the model shifts its input.
+Departures.
+- the last line may be incomplete
+- one layer of each kind instead of stacks with gated residual blocks. The paper generates channel
+  by channel; its outer and inner stacks are several layers deep.
+- a causal cell attends to itself: the shift by one cell is left to the model. The paper's inner
+  stack makes this shift, so that a cell does not attend to itself.
+
+Gives up. A token reaches tokens of other rows and columns only through a second layer.
 
 Ho, Kalchbrenner, Weissenborn, Salimans. Axial Attention in Multidimensional Transformers. 2019,
 arXiv:1912.12180, section 3.
@@ -51,7 +55,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.core import patterns
-from attnlab.core.card import Paper, letters
+from attnlab.core.card import letters
 from attnlab.core.heads import Heads
 from attnlab.core.options import Count, Size
 from attnlab.core.patterns import Pattern
@@ -173,23 +177,11 @@ def pairs(chosen: Axes) -> sympy.Expr:
 
 
 CARD = pattern_card(
+    __doc__,
     name="axial",
-    title="Axial attention",
-    paper=Paper(
-        "Ho, Kalchbrenner, Weissenborn, Salimans",
-        "Axial Attention in Multidimensional Transformers",
-        "arXiv",
-        2019,
-        "1912.12180",
-    ),
     options=Axes,
     pairs=pairs,
     letters={"w": "width"},
-    departures=(
-        "the last line may be incomplete",
-        "one layer of each kind instead of stacks with gated residual blocks",
-        "a causal cell attends to itself: the shift by one cell is left to the model",
-    ),
     variants=(
         {"width": 32},
         {"width": 5},
@@ -197,6 +189,5 @@ CARD = pattern_card(
         {"width": 6, "axis": 0},
         {"width": 3, "split": True},
     ),
-    gives_up="A token reaches tokens of other rows and columns only through a second layer.",
     small={"width": 6, "split": True},
 )

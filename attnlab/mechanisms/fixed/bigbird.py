@@ -31,12 +31,16 @@ A common mistake: code that gathers the keys of window, global and drawn blocks 
 counts a block twice if it is in two of them. Hugging Face's does so in eval mode, where all draws
 are block 0: its output there is not the masked softmax (in train mode it is).
 
-Readings and departures. Not causal: the global blocks at the end are in the future of all others.
-Where the last block is not global (ETC; ``global_blocks`` below 2) it is never drawn, since it may
-be short. Any length: the last block may be short (the official code wants multiples), and where
-fewer than r blocks are left, all of these are drawn (the official code falls back to full
-attention). The draw depends on the length and the seed alone, and is the same in each head unless
-``per_head``.
+Readings. Not causal: the global blocks at the end are in the future of all others. The draw depends
+on the length and the seed alone, and is the same in each head unless ``per_head``.
+
+Departures.
+- any length: the last block may be short; few blocks are not turned into full attention. The
+  official code wants multiples, and falls back to full attention where fewer than r blocks are
+  left; here all of these are drawn.
+- a last block that is not global is never drawn. It may be short (ETC; ``global_blocks`` below 2).
+
+Gives up. Most far pairs are left out; the others are drawn at random.
 
 Zaheer, Guruganesh, Dubey, Ainslie, Alberti, Ontanon, Pham, Ravula, Wang, Yang, Ahmed. Big Bird:
 Transformers for Longer Sequences. NeurIPS 2020, arXiv:2007.14062, section 2 and appendix D.
@@ -46,7 +50,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from attnlab.core import patterns
-from attnlab.core.card import Paper, letters
+from attnlab.core.card import letters
 from attnlab.core.options import Count, Size
 from attnlab.core.patterns import Pattern
 from attnlab.core.sparse.attention import PatternOptions, pattern_card
@@ -138,15 +142,8 @@ def _never_drawn(first: int, last: int) -> Pattern:
 n, B, w, r, G, t = letters("n B w r G t")
 
 CARD = pattern_card(
+    __doc__,
     name="bigbird",
-    title="BigBird",
-    paper=Paper(
-        "Zaheer, Guruganesh, Dubey, Ainslie, Alberti, Ontanon, Pham, Ravula, Wang, Yang, Ahmed",
-        "Big Bird: Transformers for Longer Sequences",
-        "NeurIPS",
-        2020,
-        "2007.14062",
-    ),
     options=BlockGraph,
     pairs=lambda _: n * (B * (w + 2 * G + r) + 2 * t),
     letters={
@@ -156,10 +153,6 @@ CARD = pattern_card(
         "G": "global_blocks",
         "t": "global_tokens",
     },
-    departures=(
-        "any length: the last block may be short; few blocks are not turned into full attention",
-        "a last block that is not global is never drawn",
-    ),
     variants=(
         {"block": 32, "window": 1, "random": 2},
         {"block": 4, "random": 1},
@@ -169,6 +162,5 @@ CARD = pattern_card(
         {"block": 3, "window": 1, "global_blocks": 1, "random": 2},
         {"block": 2, "window": 5, "global_blocks": 3},
     ),
-    gives_up="Most far pairs are left out; the others are drawn at random.",
     small={"block": 2, "window": 3, "random": 1},
 )

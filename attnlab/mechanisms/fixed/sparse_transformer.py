@@ -47,8 +47,14 @@ adds −10⁹ gives them the uniform mean of all positions, future included. The
 successive layers do not reach the near past; merged heads, or the residual connections, do. A
 stride as long as the sequence is allowed, and gives dense causal attention.
 
-Departures. A query without allowed keys gives zeros. No dropout on the weights. The two-dimensional
-position embeddings, the initialisation and the recomputation of section 5 belong to a model.
+Left to the model: the two-dimensional position embeddings, the initialisation and the recomputation
+of section 5.
+
+Departures.
+- the strided window is the formula's l + 1 positions; the code's l is an option
+- the fixed columns are l − c … l − 1 (residue l of the formula does not occur)
+
+Gives up. In one layer a query attends to a small part of the past; two layers reach it all.
 
 Child, Gray, Radford, Sutskever. Generating Long Sequences with Sparse Transformers. 2019,
 arXiv:1904.10509, sections 4.2, 4.3 and 5.1.
@@ -60,7 +66,7 @@ from typing import ClassVar, Literal
 import sympy
 
 from attnlab.core import patterns
-from attnlab.core.card import Paper, letters
+from attnlab.core.card import letters
 from attnlab.core.options import Count, Size
 from attnlab.core.patterns import Pattern
 from attnlab.core.sparse.attention import PatternOptions, pattern_card
@@ -158,22 +164,11 @@ def pairs(chosen: Factors) -> sympy.Expr:
 
 
 CARD = pattern_card(
+    __doc__,
     name="sparse_transformer",
-    title="Sparse Transformer",
-    paper=Paper(
-        "Child, Gray, Radford, Sutskever",
-        "Generating Long Sequences with Sparse Transformers",
-        "arXiv",
-        2019,
-        "1904.10509",
-    ),
     options=Factors,
     pairs=pairs,
     letters={"s": "stride", "c": "columns"},
-    departures=(
-        "the strided window is the formula's l + 1 positions; the code's l is an option",
-        "the fixed columns are l − c … l − 1 (residue l of the formula does not occur)",
-    ),
     variants=(
         {"kind": "fixed", "stride": 24},
         {"kind": "strided", "stride": 5},
@@ -182,6 +177,5 @@ CARD = pattern_card(
         {"kind": "fixed", "stride": 5, "columns": 2, "distinct": True},
         {"kind": "fixed", "stride": 7, "columns": 2, "separate": True, "distinct": True},
     ),
-    gives_up="In one layer a query attends to a small part of the past; two layers reach it all.",
     small={"stride": 6},
 )

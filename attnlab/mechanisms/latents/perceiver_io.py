@@ -32,6 +32,12 @@ have one width here; in the paper each may have its own. The residual of the que
 (``residual=False`` leaves it out) is optional in the paper. Padded inputs are no keys; the outputs
 of padded queries mean nothing.
 
+Departures.
+- inputs, latents and output queries have one width
+- as a layer of a sequence its output queries are its inputs
+
+Gives up. Tokens meet only in a few latents, all at once: nothing causal.
+
 Jaegle, Borgeaud, Alayrac, Doersch, Ionescu, Ding, Koppula, Zoran, Brock, Shelhamer, Hénaff,
 Botvinick, Zisserman, Vinyals, Carreira. Perceiver IO: A General Architecture for Structured Inputs
 & Outputs. ICLR 2022, arXiv:2107.14795, sections 3.1 and 3.2, appendix E.
@@ -43,9 +49,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.heads import Heads, finite, fits
 from attnlab.core.latents import ATTEND, FORMS, Form
+from attnlab.core.layer import Layer
 from attnlab.core.options import Count, Options, Size
 from attnlab.core.shapes import KeyPadding, TokenPadding, Tokens, checked
 
@@ -95,7 +102,7 @@ class Block(nn.Module):
         return out
 
 
-class PerceiverIO(nn.Module):
+class PerceiverIO(Layer):
     """Encode, process, decode: (b, m, dim) → (b, n, dim) for n queries, or as many as inputs."""
 
     @checked
@@ -131,9 +138,6 @@ class PerceiverIO(nn.Module):
         out: Tensor = self.decode(x if queries is None else queries, z)
         return out
 
-    def extra_repr(self) -> str:
-        return ", ".join(filter(None, [str(self.options), f"form={self.form!r}"]))
-
 
 # ---- card
 
@@ -141,18 +145,10 @@ h, n, d, e, l, w, dim = letters("h n d e l w dim")  # noqa: E741
 HIDDEN = w * dim * (n + l)  # in the MLPs
 
 CARD = Card(
+    __doc__,
     name="perceiver_io",
-    title="Perceiver IO",
     family="latents",
     role="attend",
-    paper=Paper(
-        "Jaegle, Borgeaud, Alayrac, Doersch, Ionescu, Ding, Koppula, Zoran, Brock, Shelhamer, "
-        "Hénaff, Botvinick, Zisserman, Vinyals, Carreira",
-        "Perceiver IO: A General Architecture for Structured Inputs & Outputs",
-        "ICLR",
-        2022,
-        "2107.14795",
-    ),
     forms=FORMS,
     causal="never",
     because="its latents attend to all inputs before any output is asked for",
@@ -161,13 +157,8 @@ CARD = Card(
     time=2 * h * l * (2 * n + letters("depth")[0] * l) * (d + e),
     memory={"naive": h * l * n + HIDDEN, "fused": h * (l + n) * (d + e) + HIDDEN},
     notes={"naive": ("scores", "weights")},
-    departures=(
-        "inputs, latents and output queries have one width",
-        "as a layer of a sequence its output queries are its inputs",
-    ),
     variants=({}, {"latents": 5, "depth": 0, "widening": 2}, {"latents": 7, "residual": False}),
     build=PerceiverIO,
     aliases=("perceiver",),
-    gives_up="Tokens meet only in a few latents, all at once: nothing causal.",
     small={"latents": 6},
 )

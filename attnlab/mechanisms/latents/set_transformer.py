@@ -1,4 +1,4 @@
-r"""Set Transformer: a set attends to itself through l inducing points.
+r"""Set Transformer (ISAB): a set attends to itself through l inducing points.
 
 A set has no order: what a network says of it must not change when its members are permuted.
 Attention without positions has this property. The Set Transformer builds four blocks of it. The
@@ -35,6 +35,12 @@ relu(H W + b), as there. Padded members are no keys; their own outputs mean noth
 The layer has residuals of its own. In a model that adds a residual and a feed-forward layer around
 it, both are there twice.
 
+Departures.
+- the scale is that of a head's width, as in attention; the released code takes the full width
+- the residual is the block's input, and there is an output projection
+
+Gives up. Members meet only through a few inducing points, and have no order.
+
 Lee, Lee, Kim, Kosiorek, Choi, Teh. Set Transformer: A Framework for Attention-based
 Permutation-Invariant Neural Networks. ICML 2019, arXiv:1810.00825, section 3.
 """
@@ -45,9 +51,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.heads import Heads, finite
 from attnlab.core.latents import ATTEND, FORMS, Form
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.shapes import KeyPadding, TokenPadding, Tokens, checked
 
@@ -107,7 +114,7 @@ class SAB(nn.Module):
         return out
 
 
-class ISAB(nn.Module):
+class ISAB(Layer):
     """An induced set attention block: (b, n, dim) → (b, n, dim) through l inducing points."""
 
     @checked
@@ -126,9 +133,6 @@ class ISAB(nn.Module):
         x = finite(x, padding)
         points = self.inducing.to(x.dtype).expand(len(x), -1, -1)
         return self.answering(x, self.reading(points, x, padding))
-
-    def extra_repr(self) -> str:
-        return ", ".join(filter(None, [str(self.options), f"form={self.form!r}"]))
 
 
 class PMA(nn.Module):
@@ -160,17 +164,10 @@ class PMA(nn.Module):
 h, n, d, e, l = letters("h n d e l")  # noqa: E741
 
 CARD = Card(
+    __doc__,
     name="set_transformer",
-    title="Set Transformer (ISAB)",
     family="latents",
     role="attend",
-    paper=Paper(
-        "Lee, Lee, Kim, Kosiorek, Choi, Teh",
-        "Set Transformer: A Framework for Attention-based Permutation-Invariant Neural Networks",
-        "ICML",
-        2019,
-        "1810.00825",
-    ),
     forms=FORMS,
     causal="never",
     because="each of its inducing points attends to the whole set, which has no order",
@@ -179,14 +176,8 @@ CARD = Card(
     time=4 * h * l * n * (d + e),
     memory={"naive": h * l * n, "fused": h * (l + n) * (d + e)},
     notes={"naive": ("scores", "weights")},
-    departures=(
-        "the scale is that of a head's width, as in attention; the released code takes the full "
-        "width",
-        "the residual is the block's input, and there is an output projection",
-    ),
     variants=({}, {"inducing": 5, "norm": False}),
     build=ISAB,
     aliases=("isab", "induced_set_attention"),
-    gives_up="Members meet only through a few inducing points, and have no order.",
     small={"inducing": 6},
 )

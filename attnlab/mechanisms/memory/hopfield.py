@@ -31,9 +31,14 @@ The functions of the theory stand beside them: ``energy`` and ``retrieved``.
 
 The paper's letters: $N$ (the number of patterns) is our m, $M$ is $\max_j \lVert x_j \rVert$.
 
-Departures. The number of updates is fixed (the released code can stop when the state rests). There
-is no normalisation of queries and keys before their projections. With ``values="tokens"`` the
-values are made of the tokens as in full attention; one update is then full attention.
+Readings. With ``values="tokens"`` the values are made of the tokens as in full attention; one
+update is then full attention.
+
+Departures.
+- a fixed number of updates. The released code can stop when the state rests.
+- no normalisation of queries and keys before their projections
+
+Gives up. A value is a function of its key, and each further update costs as much again.
 
 Ramsauer, Schäfl, Lehner, Seidl, Widrich, Adler, Gruber, Holzleitner, Pavlović, Sandve, Greiff,
 Kreil, Kopp, Klambauer, Brandstetter, Hochreiter. Hopfield Networks is All You Need. ICLR 2021,
@@ -52,11 +57,12 @@ from torch.nn import functional as F
 
 from attnlab.core import patterns, sdpa
 from attnlab.core.attention import DenseAttention
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads
 from attnlab.core.options import Options, Size
 from attnlab.core.patterns import Mask
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import GroupValues, Keys, Outputs, Queries, Values, checked
 from attnlab.core.softmax import masked_softmax
@@ -87,7 +93,27 @@ class Retrieval(Options):
         return d**-0.5 if self.beta is None else self.beta
 
 
-# ---- helpers
+States = Float[Tensor, "... n d"]
+Patterns = Float[Tensor, "... m d"]
+
+
+# ---- naive
+
+
+@form
+def naive(
+    q: Queries, k: Keys, v: Values, *, mask: Mask = None, options: Retrieval = Retrieval()
+) -> Outputs:
+    """The update rule, dense (Ramsauer et al., eqs. 3 and 10)."""
+    beta = options.inverse_temperature(q.shape[-1])
+    allowed = patterns.dense_of(mask, q, k)
+    state = q
+    for _ in range(options.steps - 1):
+        state = updated(state, k, beta, allowed)
+    note("states", state)
+    scores = note("scores", beta * state @ k.mT)
+    weights = note("weights", masked_softmax(scores, allowed))
+    return weights @ v
 
 
 def check_beta(beta: float) -> None:
@@ -96,10 +122,6 @@ def check_beta(beta: float) -> None:
         raise ValueError(
             f"beta should be above 0, got {beta}; a small one gives a mean of all patterns"
         )
-
-
-States = Float[Tensor, "... n d"]
-Patterns = Float[Tensor, "... m d"]
 
 
 @checked
@@ -129,25 +151,6 @@ def updated(state: Tensor, stored: Tensor, beta: float, allowed: Tensor | None =
     return masked_softmax(beta * state @ stored.mT, allowed) @ stored
 
 
-# ---- naive
-
-
-@checked
-def naive(
-    q: Queries, k: Keys, v: Values, *, mask: Mask = None, options: Retrieval = Retrieval()
-) -> Outputs:
-    """The update rule, dense (Ramsauer et al., eqs. 3 and 10)."""
-    beta = options.inverse_temperature(q.shape[-1])
-    allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, *q.shape[:2])
-    state, stored = wide(q), wide(k)
-    for _ in range(options.steps - 1):
-        state = updated(state, stored, beta, allowed)
-    note("states", state)
-    scores = note("scores", beta * state @ stored.mT)
-    weights = note("weights", masked_softmax(scores, allowed))
-    return (weights @ wide(v)).to(v.dtype)
-
-
 # ---- fused
 
 
@@ -160,10 +163,10 @@ def fused(
     update = partial(sdpa.attend, mask=mask, bias=None, scale=beta)
     if options.steps == 1:
         return update(q, k, v)
-    state, stored = wide(q), wide(k)  # an update in half precision would round the next one
+    state, stored = upcast(q), upcast(k)  # an update in half precision would round the next one
     for _ in range(options.steps - 1):
         state = update(state, stored, stored)
-    return update(state, stored, wide(v)).to(v.dtype)
+    return update(state, stored, upcast(v)).to(v.dtype)
 
 
 FORMS = {"naive": naive, "fused": fused}
@@ -222,30 +225,17 @@ class Hopfield(DenseAttention):
 h, n, m, d, e = letters("h n m d e")
 
 CARD = Card(
+    __doc__,
     name="hopfield",
-    title="Modern Hopfield network",
     family="memory",
     role="attend",
-    paper=Paper(
-        "Ramsauer, Schäfl, Lehner, Seidl, Widrich, Adler, Gruber, Holzleitner, Pavlović, Sandve, "
-        "Greiff, Kreil, Kopp, Klambauer, Brandstetter, Hochreiter",
-        "Hopfield Networks is All You Need",
-        "ICLR",
-        2021,
-        "2008.02217",
-    ),
     forms=FORMS,
     causal="optional",
     options=Retrieval,
     time=lambda chosen: 2 * h * n * m * (d + e + 2 * (chosen.steps - 1) * d),
     memory={"naive": h * n * m, "fused": h * n * (d + e)},
     notes={"naive": ("states", "scores", "weights")},
-    departures=(
-        "a fixed number of updates",
-        "no normalisation of queries and keys before their projections",
-    ),
     variants=({}, {"steps": 3}, {"beta": 2.0, "steps": 2}, {"values": "tokens"}),
     build=Hopfield,
-    gives_up="A value is a function of its key, and each further update costs as much again.",
     small={"steps": 3},
 )

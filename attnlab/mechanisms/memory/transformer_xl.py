@@ -39,37 +39,42 @@ Common mistakes: keeping keys and values, which gives the same output while the 
 but other gradients; stopping the gradient of the keys and not of the inputs, by which $W_K$ loses
 what it learns from the memory; mending the memory before the segment has read it.
 
-Departures. The kept inputs are those of the attention layer; the paper keeps those of the whole
-layer, which are the same numbers before the layer normalisation of a pre-norm model. u, t and $W_R$
-belong to each layer, and u and t start at zero. There is no dropout, and no extended context
-(``ext_len`` of the official code).
+Departures.
+- the memory holds the inputs of the attention layer, which in a pre-norm model are normalised. The
+  paper keeps the inputs of the whole layer, which are the same numbers before the layer
+  normalisation of a pre-norm model.
+- u, t and W_R belong to each layer, and u and t start at zero
+- no dropout on the weights, and no extended context. The extended context is ``ext_len`` of the
+  official code.
+
+Gives up. Tokens further back than the memory are reached only through several layers.
 
 Dai, Yang, Yang, Carbonell, Le, Salakhutdinov. Transformer-XL: Attentive Language Models beyond a
 Fixed-Length Context. ACL 2019, arXiv:1901.02860, section 3.
 """
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from torch import Tensor
 
-from attnlab.core.card import Card, Paper, letters
-from attnlab.core.carried import check_inputs, read_on, still_seen
-from attnlab.core.heads import Heads
+from attnlab.core.card import Card, letters
+from attnlab.core.carried import read_on
 from attnlab.core.options import Count, Options, Size
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.relative import (
     DistanceWeight,
     HeadVector,
+    ScoredByDistance,
     content_scores,
     distance_keys,
     past_keys,
     past_weights,
     weigh,
 )
+from attnlab.core.segments import SegmentState as SegmentState
 from attnlab.core.shapes import (
     NewTokens,
     Outputs,
@@ -128,13 +133,13 @@ def naive(
     n, d = q.shape[-2:]
     i = torch.arange(n, device=q.device)
     own, past = options.sees(i[:, None], i)
-    r = distance_keys(wide(weight), i)
+    r = distance_keys(upcast(weight), i)
     content = torch.where(own, content_scores(q, k, u), content_scores(q, memory_k, u))
     distance = (i[:, None] - i).clamp(min=0).expand(*q.shape[:2], n, n)
     position = content_scores(q, r[None], t).gather(-1, distance)
     mask = own | past if padding is None else (own | past) & padding[:, None, None]
     weights = weigh(content, position, mask, d)
-    return ((weights * own) @ wide(v) + (weights * past) @ wide(memory_v)).to(v.dtype)
+    return ((weights * own) @ upcast(v) + (weights * past) @ upcast(memory_v)).to(v.dtype)
 
 
 # ---- chunked
@@ -158,7 +163,7 @@ def chunked(
         own, past = options.sees(at[start:end, None], at[low:end])
         mask = own | past if padding is None else (own | past) & padding[:, None, None, low:end]
         weights = past_weights(q[:, :, start:end], keys, u, t, r, mask)
-        out.append((weights @ wide(values)).to(v.dtype))
+        out.append((weights @ upcast(values)).to(v.dtype))
     return torch.cat(out, dim=2)
 
 
@@ -167,36 +172,7 @@ FORMS = {"naive": naive, "chunked": chunked}
 # ---- module
 
 
-class SegmentState(NamedTuple):
-    """The inputs that later queries may need, and which of them are of the present document."""
-
-    memory: Float[Tensor, "b m dim"]
-    """Up to ``Segments.memory`` inputs before the present segment, without gradient."""
-    segment: Float[Tensor, "b s dim"]
-    """Those of the present segment so far; its next token is number s of the segment."""
-    seen: Bool[Tensor, "b r"]
-    """For the r = m + s of both: True if it may be attended to."""
-
-    def cleared(self, ended: Bool[Tensor, "b"]) -> "SegmentState":
-        """The state after the end of a document in those sequences where ``ended`` is True: later
-        tokens attend to nothing of what was read so far."""
-        return self._replace(seen=still_seen(self.seen, ended))
-
-    def extended(self, x: Tensor) -> "SegmentState":
-        """With new inputs of the segment."""
-        seen = torch.cat((self.seen, self.seen.new_ones(x.shape[:2])), dim=1)
-        return self._replace(segment=torch.cat((self.segment, x), dim=1), seen=seen)
-
-    def closed(self, options: Segments) -> "SegmentState":
-        """The same, or after the last token of a segment the memory before the next one."""
-        if self.segment.shape[1] < options.segment:
-            return self
-        inputs = torch.cat((self.memory, self.segment.detach()), dim=1)
-        low = max(0, inputs.shape[1] - options.memory)
-        return SegmentState(inputs[:, low:], self.segment[:, :0], self.seen[:, low:])
-
-
-class TransformerXL(nn.Module):
+class TransformerXL(ScoredByDistance):
     """Multi-head attention to a segment and its memory, causal: (b, n, dim) → (b, n, dim).
 
     ``forward`` reads documents from their beginning, ``step`` reads on. Beside the projections
@@ -208,16 +184,8 @@ class TransformerXL(nn.Module):
         self, dim: Size, heads: Size, *,
         form: Literal["naive", "chunked"] = "chunked", options: Segments = Segments(),
     ) -> None:  # fmt: skip
-        super().__init__()
-        self.heads = Heads(dim, heads)
+        super().__init__(dim, heads)
         self.form, self.options = form, options
-        self.distance = nn.Linear(dim, dim, bias=False)
-        self.u, self.t = (nn.Parameter(torch.zeros(heads, dim // heads)) for _ in range(2))
-
-    @property
-    def weight(self) -> DistanceWeight:
-        """W_R of each head."""
-        return self.distance.weight.unflatten(0, (self.heads.heads, -1))
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
@@ -238,18 +206,10 @@ class TransformerXL(nn.Module):
         """The next t tokens given the state of all before them (None at the beginning). Keys and
         values of memory and segment are made anew: 2 (m + s) dim² multiplications a call."""
         self.heads.fits(x, "x")
-        state, c = self._checked(state, x), self.options.segment
+        c = self.options.segment
+        state = SegmentState.checked(state, x, c, self.options.memory)
         out, state = read_on(self._read, x, state, c - state.segment.shape[1], c)
         return self.heads.merge(out), state
-
-    def _checked(self, state: SegmentState | None, x: Tensor) -> SegmentState:
-        if state is None:
-            nothing = x.new_zeros(len(x), 0, x.shape[2])
-            return SegmentState(nothing, nothing, nothing[..., 0].bool())
-        o, (memory, segment, seen) = self.options, state
-        most = {"memory": (memory, o.memory), "segment": (segment, o.segment - 1)}
-        check_inputs(most, seen, x)
-        return state
 
     def _read(self, x: Tensor, state: SegmentState) -> tuple[Outputs, SegmentState]:
         """What the next queries of the segment take from memory and segment; the state after
@@ -261,11 +221,8 @@ class TransformerXL(nn.Module):
         own, past = self.options.sees(at[-t:, None], at)
         mask = (own | past) & note("seen", state.seen)[:, None, None]
         r = past_keys(self.weight, k.shape[2])
-        out = (past_weights(q, k, self.u, self.t, r, mask) @ wide(v)).to(v.dtype)
-        return out, state.closed(self.options)
-
-    def extra_repr(self) -> str:
-        return f"{self.options}, form={self.form!r}".removeprefix(", ")
+        out = (past_weights(q, k, self.u, self.t, r, mask) @ upcast(v)).to(v.dtype)
+        return out, state.closed(self.options.segment, self.options.memory)
 
 
 # ---- card
@@ -273,17 +230,10 @@ class TransformerXL(nn.Module):
 h, n, m, d, e, dim, c, M = letters("h n m d e dim c M")
 
 CARD = Card(
+    __doc__,
     name="transformer_xl",
-    title="Transformer-XL",
     family="memory",
     role="attend",
-    paper=Paper(
-        "Dai, Yang, Yang, Carbonell, Le, Salakhutdinov",
-        "Transformer-XL: Attentive Language Models beyond a Fixed-Length Context",
-        "ACL",
-        2019,
-        "1901.02860",
-    ),
     forms=FORMS,
     causal="always",
     because="its memory holds what was read before",
@@ -298,12 +248,6 @@ CARD = Card(
         "chunked": h * (n * e + c * (c + M + 1) + (c + M) * d),
     },
     notes=dict.fromkeys(FORMS, ("content", "position", "scores", "weights")),
-    departures=(
-        "the memory holds the inputs of the attention layer, which in a pre-norm model are "
-        "normalised",
-        "u, t and W_R belong to each layer, and u and t start at zero",
-        "no dropout on the weights, and no extended context",
-    ),
     variants=(
         {"segment": 3, "memory": 4},
         {"segment": 4, "memory": 5, "same_length": True},
@@ -311,6 +255,5 @@ CARD = Card(
     ),
     build=TransformerXL,
     aliases=("txl", "segment_recurrence"),
-    gives_up="Tokens further back than the memory are reached only through several layers.",
     small={"segment": 8, "memory": 8},
 )

@@ -1,4 +1,4 @@
-r"""ALiBi: the score of a key falls linearly with its distance.
+r"""Attention with linear biases (ALiBi): the score of a key falls linearly with its distance.
 
 No position is added to any vector. Instead each head subtracts from every score the distance of the
 two tokens times a slope of its own:
@@ -25,7 +25,9 @@ The traps: the bias is added after the division by $\sqrt d$; the slopes of 12 h
 $2^{-8h/12}$; in half precision large distances times a slope round by more than the slope (here
 they are computed in float32).
 
-Departures. The paper is about causal layers; in others the bias is the same on both sides.
+Departures.
+- in layers that are not causal the bias is the same on both sides. The paper is about causal
+  layers.
 
 Press, Smith, Lewis. Train Short, Test Long: Attention with Linear Biases Enables Input Length
 Extrapolation. ICLR 2022, arXiv:2108.12409, section 3.
@@ -38,21 +40,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.options import Size
 from attnlab.core.positions import DistanceBias
 from attnlab.core.precision import like_buffer
 from attnlab.core.shapes import checked
-
-
-@checked
-def slopes(heads: Size, dtype: torch.dtype | None = None) -> Float[Tensor, "h"]:
-    """The slope of each head, in score per position."""
-    power = 2 ** math.floor(math.log2(heads))
-    steps = 8 * torch.arange(1, power + 1, dtype=torch.float64) / power
-    between = 4 * (2 * torch.arange(heads - power, dtype=torch.float64) + 1) / power
-    return (2.0 ** -torch.cat((steps, between))).to(dtype or torch.get_default_dtype())
-
 
 # ---- naive
 
@@ -64,6 +56,15 @@ def naive(
     """The bias of each pair of positions (Press et al., section 3)."""
     distance = (i[..., None, :, None] - j[..., None, None, :]).abs()
     return -slopes[:, None, None] * distance
+
+
+@checked
+def slopes(heads: Size, dtype: torch.dtype | None = None) -> Float[Tensor, "h"]:
+    """The slope of each head, in score per position."""
+    power = 2 ** math.floor(math.log2(heads))
+    steps = 8 * torch.arange(1, power + 1, dtype=torch.float64) / power
+    between = 4 * (2 * torch.arange(heads - power, dtype=torch.float64) + 1) / power
+    return (2.0 ** -torch.cat((steps, between))).to(dtype or torch.get_default_dtype())
 
 
 FORMS = {"naive": naive}
@@ -96,30 +97,19 @@ class LinearBiases(DistanceBias):
     ) -> Float[Tensor, "... h n m"]:
         return naive(i, j, self.slopes)
 
-    def extra_repr(self) -> str:
-        return f"heads={self.heads}"
-
 
 # ---- card
 
 h, n, m = letters("h n m")
 
 CARD = Card(
+    __doc__,
     name="alibi",
-    title="Attention with linear biases (ALiBi)",
     family="positions",
     role="bias",
-    paper=Paper(
-        "Press, Smith, Lewis",
-        "Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation",
-        "ICLR",
-        2022,
-        "2108.12409",
-    ),
     forms=FORMS,
     causal="optional",
     time=h * n * m,
     memory=h * n * m,
-    departures=("in layers that are not causal the bias is the same on both sides",),
     build=LinearBiases,
 )

@@ -1,4 +1,4 @@
-r"""Bytes as tokens: a vocabulary that nobody has to make, and sequences that are longer.
+r"""Byte embedding: a vocabulary that nobody has to make, and sequences that are longer.
 
 A vocabulary of words or subwords is made from some text, once, by a rule of its own; a word that it
 does not hold is split into many small pieces, and a model of 30,000 words spends 30,000 rows on it.
@@ -30,6 +30,9 @@ Known elsewhere. Hugging Face's tokenizer reads the texts ``</s>`` and ``<pad>``
 here they are ordinary bytes. Its sentinels are ids 259 … 383, which the published weights were not
 trained with.
 
+Departures.
+- a text that looks like a special token is ordinary bytes
+
 Xue, Barua, Constant, Al-Rfou, Narang, Kale, Roberts, Raffel. ByT5: Towards a Token-Free Future with
 Pre-trained Byte-to-Byte Models. TACL 2022, arXiv:2105.13626, section 3.
 """
@@ -42,8 +45,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.integers import check_integer
+from attnlab.core.layer import Layer
 from attnlab.core.lookup import one_hot, rows_of
 from attnlab.core.options import Count, Options, Size
 from attnlab.core.probe import note
@@ -54,8 +58,6 @@ FIRST = 3
 """The id of byte 0."""
 
 IN_USE = FIRST + 256
-
-# ---- helpers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +72,15 @@ class Bytes(Options):
     def check(self) -> None:
         if self.rows < IN_USE:
             raise ValueError(f"rows should be at least {IN_USE}, one for each id; got {self.rows}")
+
+
+# ---- naive
+
+
+@checked
+def naive(tokens: Int[Tensor, "b n"], table: Float[Tensor, "rows dim"]) -> Float[Tensor, "b n dim"]:
+    """One-hot rows times the table."""
+    return note("vectors", one_hot(tokens, table, "tokens") @ table)
 
 
 def encode(text: str | bytes, *, end: bool = True) -> list[int]:
@@ -132,15 +143,6 @@ def sentinel(index: Count) -> int:
     return IN_USE - 1 - index
 
 
-# ---- naive
-
-
-@checked
-def naive(tokens: Int[Tensor, "b n"], table: Float[Tensor, "rows dim"]) -> Float[Tensor, "b n dim"]:
-    """One-hot rows times the table."""
-    return note("vectors", one_hot(tokens, table, "tokens") @ table)
-
-
 # ---- lookup
 
 
@@ -157,7 +159,7 @@ FORMS = {"naive": naive, "lookup": lookup}
 # ---- module
 
 
-class ByteEmbedding(nn.Module):
+class ByteEmbedding(Layer):
     """Bytes as vectors: ids (b, n) → (b, n, dim). Positions are the model's business."""
 
     @checked
@@ -172,26 +174,16 @@ class ByteEmbedding(nn.Module):
     def forward(self, tokens: Int[Tensor, "b n"]) -> Float[Tensor, "b n dim"]:
         return FORMS[self.form](tokens, self.table)
 
-    def extra_repr(self) -> str:
-        return f"rows={self.options.rows}, form={self.form!r}"
-
 
 # ---- card
 
 n, dim, v = letters("n dim v")
 
 CARD = Card(
+    __doc__,
     name="bytes",
-    title="Byte embedding",
     family="positions",
     role="embed",
-    paper=Paper(
-        "Xue, Barua, Constant, Al-Rfou, Narang, Kale, Roberts, Raffel",
-        "ByT5: Towards a Token-Free Future with Pre-trained Byte-to-Byte Models",
-        "TACL",
-        2022,
-        "2105.13626",
-    ),
     forms=FORMS,
     causal="optional",
     options=Bytes,
@@ -199,7 +191,6 @@ CARD = Card(
     time={"naive": 2 * n * v * dim, "lookup": 0 * n},
     memory={"naive": n * (v + dim), "lookup": n * dim},
     notes={"naive": ("vectors",), "lookup": ("vectors",)},
-    departures=("a text that looks like a special token is ordinary bytes",),
     variants=({"rows": 259},),
     aliases=("byt5",),
     build=ByteEmbedding,

@@ -23,10 +23,15 @@ parameters. ``max_len`` adds a table P of positions, ``norm`` the layer norm. AL
 
 The paper's letters: E is r, H is dim. V is ``vocab``.
 
-Departures. Without ``max_len`` and ``norm`` it is the bare product. Token types (the two segments
-of BERT's input) are left to the caller. A starts with a standard deviation of 0.02 (BERT's, for its
-whole table), W with variance 1 / r, so that the product starts with 0.02, too. ALBERT's own output
-layer has another matrix dim × r, a GELU and a norm before Aᵀ; ``logits`` has W itself.
+Readings. A starts with a standard deviation of 0.02 (BERT's, for its whole table), W with variance
+1 / r, so that the product starts with 0.02, too.
+
+Departures.
+- positions and the layer norm of width r are options. Without ``max_len`` and ``norm`` it is the
+  bare product.
+- no token types. The two segments of BERT's input are left to the caller.
+- the output through the same factors has no matrix, GELU and norm of its own. ALBERT's output layer
+  has another matrix dim × r, a GELU and a norm before Aᵀ; ``logits`` has W itself.
 
 Lan, Chen, Goodman, Gimpel, Sharma, Soricut. ALBERT: A Lite BERT for Self-supervised Learning of
 Language Representations. ICLR 2020, arXiv:1909.11942, section 3.1.
@@ -40,11 +45,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
+from attnlab.core.layer import Layer
 from attnlab.core.lookup import one_hot, rows_of
 from attnlab.core.options import Options, Size
 from attnlab.core.positions import Positions
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import Tokens, checked
 
@@ -53,8 +59,6 @@ DEVIATION = 0.02
 
 EPSILON = 1e-12
 """Added to the variance by BERT's and ALBERT's layer norms."""
-
-# ---- helpers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +77,20 @@ class Factors(Options):
     norm: bool = False
 
 
+# ---- naive
+
+
+@checked
+def naive(
+    tokens: Int[Tensor, "b n"], table: Float[Tensor, "vocab r"], projection: Float[Tensor, "r dim"],
+    bias: Float[Tensor, "dim"], *,
+    added: Float[Tensor, "#b n r"] | None = None, norm: Float[Tensor, "2 r"] | None = None,
+) -> Tokens:  # fmt: skip
+    """One-hot rows times the table; ``added`` are positions and the like, ``norm`` the scale and
+    the shift of the layer norm."""
+    return _widened(one_hot(tokens, table, "tokens") @ table, projection, bias, added, norm)
+
+
 @checked
 def break_even(vocab: Size, dim: Size) -> float:
     """The rank at which both tables have equally many numbers: V dim / (V + dim)."""
@@ -87,23 +105,9 @@ def _widened(
         narrow = narrow + added
     if norm is not None:
         scale, shift = norm
-        normed = F.layer_norm(wide(narrow), scale.shape, wide(scale), wide(shift), EPSILON)
+        normed = F.layer_norm(upcast(narrow), scale.shape, upcast(scale), upcast(shift), EPSILON)
         narrow = normed.to(narrow.dtype)
     return note("narrow", narrow) @ projection + bias
-
-
-# ---- naive
-
-
-@checked
-def naive(
-    tokens: Int[Tensor, "b n"], table: Float[Tensor, "vocab r"], projection: Float[Tensor, "r dim"],
-    bias: Float[Tensor, "dim"], *,
-    added: Float[Tensor, "#b n r"] | None = None, norm: Float[Tensor, "2 r"] | None = None,
-) -> Tokens:  # fmt: skip
-    """One-hot rows times the table; ``added`` are positions and the like, ``norm`` the scale and
-    the shift of the layer norm."""
-    return _widened(one_hot(tokens, table, "tokens") @ table, projection, bias, added, norm)
 
 
 # ---- lookup
@@ -124,7 +128,7 @@ FORMS = {"naive": naive, "lookup": lookup}
 # ---- module
 
 
-class FactorizedEmbedding(nn.Module):
+class FactorizedEmbedding(Layer):
     """Words as vectors: (b, n) → (b, n, dim), from V r + r dim + dim numbers."""
 
     @checked
@@ -181,26 +185,16 @@ class FactorizedEmbedding(nn.Module):
         rows = positions if positions.ndim == 2 else positions[None]
         return rows_of(self.positions, rows, "positions", "build it with a larger max_len")
 
-    def extra_repr(self) -> str:
-        return f"{self.options}{', ' * bool(str(self.options))}form={self.form!r}"
-
 
 # ---- card
 
 n, dim, r, v = letters("n dim r v")
 
 CARD = Card(
+    __doc__,
     name="factorized",
-    title="Factorized embedding",
     family="positions",
     role="embed",
-    paper=Paper(
-        "Lan, Chen, Goodman, Gimpel, Sharma, Soricut",
-        "ALBERT: A Lite BERT for Self-supervised Learning of Language Representations",
-        "ICLR",
-        2020,
-        "1909.11942",
-    ),
     forms=FORMS,
     causal="optional",
     options=Factors,
@@ -208,11 +202,6 @@ CARD = Card(
     time={"naive": 2 * n * r * (v + dim), "lookup": 2 * n * r * dim},
     memory={"naive": n * (v + r + dim), "lookup": n * (r + dim)},
     notes={"naive": ("narrow",), "lookup": ("narrow",)},
-    departures=(
-        "positions and the layer norm of width r are options",
-        "no token types",
-        "the output through the same factors has no matrix, GELU and norm of its own",
-    ),
     variants=({"vocab": 41, "rank": 3}, {"vocab": 41, "rank": 3, "max_len": 97, "norm": True}),
     aliases=("albert",),
     build=FactorizedEmbedding,

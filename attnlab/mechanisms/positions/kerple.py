@@ -1,4 +1,4 @@
-r"""KERPLE: biases that fall with the distance as fast as each head learns they should.
+r"""KERPLE: kernels of the distance. Biases fall as fast as each head learns they should.
 
 ALiBi subtracts the distance times a fixed slope. KERPLE learns two numbers per head, of a function
 that is a conditionally positive definite kernel of the distance:
@@ -17,9 +17,12 @@ Cost: 2 parameters per head; $H (n + m)$ biases, one per head and distance.
 The paper's letters: $r_1, r_2$ are the rows of ``weight``; the forms are its "logarithmic" and
 "power" variants.
 
-Departures. The numbers start at 1 (the power form at ALiBi's slopes $r_1 = 2^{-8h/H}$ and $r_2 =
-1$); the released code draws them at random. A number below 0.001 is taken for 0.001; the released
-code takes 0.01, which is above ALiBi's smallest slope. A gradient that leads back within passes.
+Readings. A number below 0.001 is taken for 0.001; the released code takes 0.01, which is above
+ALiBi's smallest slope. A gradient that leads back within passes.
+
+Departures.
+- the numbers start at fixed values, not at random ones. They start at 1, and the power form at
+  ALiBi's slopes $r_1 = 2^{-8h/H}$ and $r_2 = 1$.
 
 Chi, Fan, Ramadge, Rudnicky. KERPLE: Kernelized Relative Positional Embedding for Length
 Extrapolation. NeurIPS 2022, arXiv:2205.09921, section 4.
@@ -32,11 +35,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.derivatives import within
 from attnlab.core.options import Options, Size
 from attnlab.core.positions import DistanceBias
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.shapes import checked
 
 SMALLEST = 0.001
@@ -59,7 +62,7 @@ def naive(
     *, options: Kernel = Kernel(),
 ) -> Float[Tensor, "... h n m"]:  # fmt: skip
     """The bias of each pair of positions (Chi et al., eq. 5 and 6)."""
-    weight = wide(weight)  # half precisions round large distances
+    weight = upcast(weight)  # half precisions round large distances
     distance = (i[..., None, :, None] - j[..., None, None, :]).abs().to(weight.dtype)
     largest = 2 if options.kernel == "power" else float("inf")
     r1 = within(weight[0], SMALLEST, float("inf"))[..., None, None]
@@ -93,32 +96,21 @@ class KernelBiases(DistanceBias):
     ) -> Float[Tensor, "... h n m"]:
         return naive(i, j, self.weight, options=self.options)
 
-    def extra_repr(self) -> str:
-        return f"heads={self.heads}, kernel={self.options.kernel!r}"
-
 
 # ---- card
 
 h, n, m = letters("h n m")
 
 CARD = Card(
+    __doc__,
     name="kerple",
-    title="KERPLE: kernels of the distance",
     family="positions",
     role="bias",
-    paper=Paper(
-        "Chi, Fan, Ramadge, Rudnicky",
-        "KERPLE: Kernelized Relative Positional Embedding for Length Extrapolation",
-        "NeurIPS",
-        2022,
-        "2205.09921",
-    ),
     forms=FORMS,
     causal="optional",
     options=Kernel,
     time=h * n * m,
     memory=h * n * m,
-    departures=("the numbers start at fixed values, not at random ones",),
     variants=({"kernel": "power"},),
     build=KernelBiases,
 )

@@ -19,10 +19,13 @@ Cost: $2 n k$ dim FLOPs; the eigenvectors are found once for each batch of graph
 
 The paper's letters: our C and c are its $C^0$ and $c^0$, our k the same.
 
-Departures of the released code, not followed here: it drops the first eigenvector alone, so that a
-graph of several components keeps eigenvectors of eigenvalue 0; it asks a solver for matrices that
-are not symmetric; a node without edges divides by zero (here it is a component of its own). What a
-graph of few nodes lacks of k eigenvectors is zero.
+The released code, not followed here, drops the first eigenvector alone, so that a graph of several
+components keeps eigenvectors of eigenvalue 0; it asks a solver for matrices that are not symmetric;
+a node without edges divides by zero. What a graph of few nodes lacks of k eigenvectors is zero.
+
+Departures.
+- all eigenvectors of eigenvalue 0 are dropped, of which each component has one
+- a node without edges is a component of its own
 
 Dwivedi, Bresson. A Generalization of Transformer Networks to Graphs. AAAI Workshop on Deep Learning
 on Graphs 2021, arXiv:2012.09699, section 2.2 and equation 2.
@@ -34,10 +37,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import fits
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import wide
 from attnlab.core.shapes import Tokens, checked
 from attnlab.structures.graph_batch import GraphBatch
 from attnlab.structures.laplacian import eigenvectors, spectrum
@@ -59,7 +63,7 @@ class Waves(Options):
 # ---- naive
 
 
-@checked
+@form
 def naive(
     x: Tokens, weight: Float[Tensor, "k dim"], bias: Float[Tensor, "dim"], *,
     structure: GraphBatch, vectors: Float[Tensor, "b n k"] | None = None,
@@ -69,7 +73,7 @@ def naive(
     structure.check_fits(x.shape[0], x.shape[1], x.device)
     if vectors is None:
         vectors = eigenvectors(structure, len(weight))
-    return (wide(x) + wide(vectors.to(x.dtype)) @ wide(weight) + wide(bias)).to(x.dtype)
+    return x + vectors.to(x.dtype) @ weight + bias
 
 
 FORMS = {"naive": naive}
@@ -77,7 +81,7 @@ FORMS = {"naive": naive}
 # ---- module
 
 
-class LaplacianPositions(nn.Module):
+class LaplacianPositions(Layer):
     """Adds to each node (b, n, dim) its rows of the first eigenvectors."""
 
     @checked
@@ -103,26 +107,16 @@ class LaplacianPositions(nn.Module):
         signs = torch.randint(2, (len(structure), 1, count), device=structure.padding.device)
         return eigenvectors(structure, count) * (signs * 2 - 1)
 
-    def extra_repr(self) -> str:
-        return ", ".join(part for part in (f"dim={self.dim}", str(self.options)) if part)
-
 
 # ---- card
 
 n, k, dim = letters("n k dim")
 
 CARD = Card(
+    __doc__,
     name="laplacian",
-    title="Laplacian positions",
     family="positions",
     role="embed",
-    paper=Paper(
-        "Dwivedi, Bresson",
-        "A Generalization of Transformer Networks to Graphs",
-        "AAAI Workshop on Deep Learning on Graphs",
-        2021,
-        "2012.09699",
-    ),
     forms=FORMS,
     options=Waves,
     structure=GraphBatch,
@@ -131,9 +125,5 @@ CARD = Card(
     time=2 * n * k * dim,
     memory=n * dim,
     variants=({"count": 3, "basis": True},),
-    departures=(
-        "all eigenvectors of eigenvalue 0 are dropped, of which each component has one",
-        "a node without edges is a component of its own",
-    ),
     build=LaplacianPositions,
 )

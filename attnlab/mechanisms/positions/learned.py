@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.lookup import rows_of
 from attnlab.core.options import Size
 from attnlab.core.positions import Positions
@@ -65,17 +65,10 @@ class LearnedPositions(nn.Module):
 n, dim = letters("n dim")
 
 CARD = Card(
+    __doc__,
     name="learned",
-    title="Learned positions",
     family="positions",
     role="embed",
-    paper=Paper(
-        "Gehring, Auli, Grangier, Yarats, Dauphin",
-        "Convolutional Sequence to Sequence Learning",
-        "ICML",
-        2017,
-        "1705.03122",
-    ),
     forms=FORMS,
     causal="optional",
     time=n * dim,

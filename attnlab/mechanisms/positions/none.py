@@ -1,4 +1,4 @@
-r"""NoPE: no positions at all.
+r"""No positions (NoPE): tokens are not told where they stand.
 
 $$x_i = E_{w_i}$$
 
@@ -21,7 +21,7 @@ models need no positions: Haviv, Ram, Press, Izsak, Levy, Findings of EMNLP 2022
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.positions import Positions
 from attnlab.core.shapes import checked
 
@@ -57,17 +57,10 @@ class NoPositions(nn.Module):
 n, dim = letters("n dim")
 
 CARD = Card(
+    __doc__,
     name="none",
-    title="No positions (NoPE)",
     family="positions",
     role="embed",
-    paper=Paper(
-        "Kazemnejad, Padhi, Natesan Ramamurthy, Das, Reddy",
-        "The Impact of Positional Encoding on Length Generalization in Transformers",
-        "NeurIPS",
-        2023,
-        "2305.19466",
-    ),
     forms=FORMS,
     causal="optional",
     time=0 * n,

@@ -1,4 +1,4 @@
-r"""Relative attention of Transformer-XL: a key is scored by its content and by its distance.
+r"""Relative attention (Transformer-XL): a key is scored by its content and by its distance.
 
 With positions added to the tokens, a score mixes four products of contents and positions, and both
 positions are absolute: a segment that is read again as memory would carry the wrong ones.
@@ -34,10 +34,16 @@ The paper's letters: $A^{rel}$ is s, $W_{k,E}$ is the layer's W_K, $W_{k,R}$ is 
 The traps: the shift needs its columns in descending distance; without 1 - n … -1 among them it
 leaves wrong numbers at later keys, which the causal mask must remove; the 1/√d scales both terms.
 
-Departures. u, t and W_R belong to each layer; the paper's default shares u and t between layers.
-Sinusoids are ordered (sin, cos, sin, cos, …) and not all sines first: a permutation of the columns
-of W_R. Layers that are not causal are not in the paper (XLNet has them). u and t start at zero. A
-row without keys gives zeros; there is no dropout.
+Departures.
+- u, t and W_R belong to each layer, and u and t start at zero. The paper's default shares u and t
+  between layers.
+- sinusoids are ordered (sin, cos, sin, cos, …). With all sines first the columns of W_R would be
+  permuted.
+- layers that are not causal, with distances on both sides. XLNet has them, the paper has not.
+- a row without keys gives zeros
+- no dropout on the weights
+
+Gives up. Every pair needs a second product: the query with the vector of the distance.
 
 Dai, Yang, Yang, Carbonell, Le, Salakhutdinov. Transformer-XL: Attentive Language Models beyond a
 Fixed-Length Context. ACL 2019, arXiv:1901.02860, section 3.3 and appendix B.
@@ -50,10 +56,10 @@ from torch import Tensor, nn
 
 from attnlab.core import patterns
 from attnlab.core.attention import SelfAttention
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.options import Size
 from attnlab.core.positions import positions_of
-from attnlab.core.precision import wide
 from attnlab.core.relative import (
     DistanceWeight,
     HeadVector,
@@ -76,7 +82,22 @@ __all__ = [
     "sinusoids",
 ]
 
-# ---- helpers
+# ---- naive
+
+
+@form
+def naive(
+    q: Queries, k: Keys, v: Values, u: HeadVector, t: HeadVector, weight: DistanceWeight, *,
+    causal: bool = False, padding: KeyPadding = None,
+) -> Outputs:  # fmt: skip
+    """The equation, r looked up for each pair (Dai et al., section 3.3)."""
+    n, d, m = *q.shape[2:], k.shape[2]
+    mask = patterns.dense_of(patterns.visible(causal, padding), q, k)
+    keys = distance_keys(weight, _distances(n, m, causal, q.device))
+    r = keys[:, _numbers(n, m, causal, padding, q.device)].transpose(0, 1)  # (1 | b, h, n, m, d)
+    content = content_scores(q, k, u)
+    position = ((q + t[:, None])[..., None, :] @ r.mT).squeeze(-2)
+    return weigh(content, position, mask, d) @ v
 
 
 def _distances(n: int, m: int, causal: bool, device: torch.device) -> Tensor:
@@ -91,44 +112,26 @@ def _numbers(n: int, m: int, causal: bool, padding: Tensor | None, device: torch
     return number.clamp(max=m - 1) if causal else number  # later keys are masked there
 
 
-# ---- naive
-
-
-@checked
-def naive(
-    q: Queries, k: Keys, v: Values, u: HeadVector, t: HeadVector, weight: DistanceWeight, *,
-    causal: bool = False, padding: KeyPadding = None,
-) -> Outputs:  # fmt: skip
-    """The equation, r looked up for each pair (Dai et al., section 3.3)."""
-    (b, h, n, d), m = q.shape, k.shape[-2]
-    mask = patterns.as_mask(patterns.visible(causal, padding), n, m, q.device, b, h)
-    keys = distance_keys(wide(weight), _distances(n, m, causal, q.device))
-    r = keys[:, _numbers(n, m, causal, padding, q.device)].transpose(0, 1)  # (1 | b, h, n, m, d)
-    content = content_scores(q, k, u)
-    position = ((wide(q) + wide(t)[:, None])[..., None, :] @ r.mT).squeeze(-2)
-    return (weigh(content, position, mask, d) @ wide(v)).to(v.dtype)
-
-
 # ---- shifted
 
 
-@checked
+@form(autocast=True)
 def shifted(
     q: Queries, k: Keys, v: Values, u: HeadVector, t: HeadVector, weight: DistanceWeight, *,
     causal: bool = False, padding: KeyPadding = None,
 ) -> Outputs:  # fmt: skip
     """Each query with each distance once, and rows shifted to their keys (appendix B)."""
     (b, h, n, d), m = q.shape, k.shape[-2]
-    mask = patterns.as_mask(patterns.visible(causal, padding), n, m, q.device, b, h)
-    r = distance_keys(wide(weight), _distances(n, m, causal, q.device))
+    mask = patterns.dense_of(patterns.visible(causal, padding), q, k)
+    r = distance_keys(weight, _distances(n, m, causal, q.device))
     content = content_scores(q, k, u)
-    position = (wide(q) + wide(t)[:, None]) @ r.mT  # (b, h, n, distances)
+    position = (q + t[:, None]) @ r.mT  # (b, h, n, distances)
     if padding is None:
         position = relative_shift(position)[..., :m]
     else:
         number = _numbers(n, m, causal, padding, q.device)
         position = position.gather(-1, number[:, None].expand(b, h, n, m))
-    return (weigh(content, position, mask, d) @ wide(v)).to(v.dtype)
+    return weigh(content, position, mask, d) @ v
 
 
 FORMS = {"naive": naive, "shifted": shifted}
@@ -161,9 +164,6 @@ class RelativeAttention(SelfAttention):
         """W_R of each head."""
         return self.distance.weight.unflatten(0, (self.heads.heads, -1))
 
-    def extra_repr(self) -> str:
-        return f"causal={self.causal}, form={self.form!r}"
-
 
 # ---- card
 
@@ -171,17 +171,10 @@ h, n, m, d, e, dim = letters("h n m d e dim")
 CONTENT, PROJECTED = 2 * h * n * m * (d + e), 2 * h * (n + m) * d * dim
 
 CARD = Card(
+    __doc__,
     name="relative",
-    title="Relative attention (Transformer-XL)",
     family="positions",
     role="attend",
-    paper=Paper(
-        "Dai, Yang, Yang, Carbonell, Le, Salakhutdinov",
-        "Transformer-XL: Attentive Language Models beyond a Fixed-Length Context",
-        "ACL",
-        2019,
-        "1901.02860",
-    ),
     forms=FORMS,
     causal="optional",
     time={
@@ -190,14 +183,6 @@ CARD = Card(
     },
     memory={"naive": h * n * m * d, "shifted": h * n * (n + m + 1)},
     notes=dict.fromkeys(FORMS, ("content", "position", "scores", "weights")),
-    departures=(
-        "u, t and W_R belong to each layer, and u and t start at zero",
-        "sinusoids are ordered (sin, cos, sin, cos, …)",
-        "layers that are not causal, with distances on both sides",
-        "a row without keys gives zeros",
-        "no dropout on the weights",
-    ),
     build=RelativeAttention,
     aliases=("transformer_xl_positions",),
-    gives_up="Every pair needs a second product: the query with the vector of the distance.",
 )

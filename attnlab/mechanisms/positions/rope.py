@@ -1,4 +1,4 @@
-r"""RoPE: queries and keys are turned by angles that grow with their positions.
+r"""Rotary position embedding (RoPE): queries and keys turn by angles that grow with positions.
 
 The dot product of a query and a key does not depend on their positions. Rotary position
 embedding splits a head of width d into d/2 pairs of coordinates and turns pair t of a token at
@@ -31,10 +31,13 @@ For sequences longer than those of training, ``scaling`` changes the angles by a
 
 Common mistakes: loading weights into the other layout; computing angles in half precision, where
 positions beyond 256 collapse (here they are in float64); rotating the keys of a cache a second time
-(here a cache holds turned keys). Departures: the authors' xPos counts positions from the middle of
-a sequence, ours from its start, so that cached keys stay right; the scores are the same.
+(here a cache holds turned keys).
 
 The paper's letters: $m, n$ are our positions i and j, $f$ is ``encode``.
+
+Departures.
+- xPos is not centred at the middle of the sequence. The authors' code centres it there; counted
+  from the start, cached keys stay right, and the scores are the same.
 
 Su, Lu, Pan, Murtadha, Wen, Liu. RoFormer: Enhanced Transformer with Rotary Position Embedding.
 2021, arXiv:2104.09864, section 3.2. Chen, Wong, Chen, Tian. Extending Context Window of Large
@@ -52,10 +55,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.options import Options, Size
 from attnlab.core.positions import Positions, Rotation
-from attnlab.core.precision import exact_dtype, wide, wide_dtype
+from attnlab.core.precision import exact_dtype, upcast, upcast_dtype
 from attnlab.core.probe import note
 from attnlab.core.shapes import Queries, SelfKeys, checked
 
@@ -117,6 +120,30 @@ class Angles(Options):
         return x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
 
 
+# ---- naive
+
+
+@checked
+def naive(q: Queries, k: Grouped, positions: Positions, *, options: Angles = Angles()) -> Turned:
+    """A rotation matrix for each position (Su et al., eq. 14 and 15)."""
+    d = q.shape[-1]
+    theta, growth = options.frequencies(d, q.device), options.growth(d, q.device)
+    at = positions[..., None].to(theta.dtype)  # (…, n, 1)
+    _refuse_overflow(at * growth, options, upcast_dtype(q))
+    cos, sin = (at * theta).cos(), (at * theta).sin()
+    first, second = options.paired(torch.eye(d, dtype=theta.dtype, device=q.device))
+    one, other = first.mT, second.mT  # (d/2, d): the unit vectors of each pair
+    plane = torch.einsum("ta,tb->tab", one, one) + torch.einsum("ta,tb->tab", other, other)
+    turn = torch.einsum("ta,tb->tab", other, one) - torch.einsum("ta,tb->tab", one, other)
+    outs, mix = [], "...t,tab->...ab"  # gives (…, n, d, d)
+    for x, sign in ((q, 1), (k, -1)):
+        size = (sign * at * growth).exp()
+        R = torch.einsum(mix, cos * size, plane) + torch.einsum(mix, sin * size, turn)
+        R = (R if R.ndim == 3 else R[:, None]).to(upcast(x).dtype)
+        outs.append((R @ upcast(x)[..., None]).squeeze(-1).to(x.dtype))
+    return outs[0], outs[1]
+
+
 def refuse_odd(d: int) -> None:
     """A ValueError for heads whose coordinates are no pairs."""
     if d % 2:
@@ -136,30 +163,6 @@ def _refuse_overflow(growth: Tensor, options: Angles, dtype: torch.dtype) -> Non
             f"at these positions xPos with factor={options.factor} multiplies by numbers beyond "
             f"{name}; choose a larger factor or nearer positions"
         )
-
-
-# ---- naive
-
-
-@checked
-def naive(q: Queries, k: Grouped, positions: Positions, *, options: Angles = Angles()) -> Turned:
-    """A rotation matrix for each position (Su et al., eq. 14 and 15)."""
-    d = q.shape[-1]
-    theta, growth = options.frequencies(d, q.device), options.growth(d, q.device)
-    at = positions[..., None].to(theta.dtype)  # (…, n, 1)
-    _refuse_overflow(at * growth, options, wide_dtype(q))
-    cos, sin = (at * theta).cos(), (at * theta).sin()
-    first, second = options.paired(torch.eye(d, dtype=theta.dtype, device=q.device))
-    one, other = first.mT, second.mT  # (d/2, d): the unit vectors of each pair
-    plane = torch.einsum("ta,tb->tab", one, one) + torch.einsum("ta,tb->tab", other, other)
-    turn = torch.einsum("ta,tb->tab", other, one) - torch.einsum("ta,tb->tab", one, other)
-    outs, mix = [], "...t,tab->...ab"  # gives (…, n, d, d)
-    for x, sign in ((q, 1), (k, -1)):
-        size = (sign * at * growth).exp()
-        R = torch.einsum(mix, cos * size, plane) + torch.einsum(mix, sin * size, turn)
-        R = (R if R.ndim == 3 else R[:, None]).to(wide(x).dtype)
-        outs.append((R @ wide(x)[..., None]).squeeze(-1).to(x.dtype))
-    return outs[0], outs[1]
 
 
 # ---- pairs
@@ -185,11 +188,11 @@ def waves(x: Tensor, positions: Tensor, options: Angles, sign: int) -> tuple[Ten
     cos, sin = angle.cos(), angle.sin()
     if options.scaling == "xpos":
         growth = at * options.growth(d, x.device)
-        _refuse_overflow(growth, options, wide_dtype(x))
+        _refuse_overflow(growth, options, upcast_dtype(x))
         size = (sign * growth).exp()
         cos, sin = size * cos, size * sin
     found = options.joined(cos, cos), options.joined(-sin, sin)
-    cos, sin = (part.to(wide_dtype(x)) for part in found)
+    cos, sin = (part.to(upcast_dtype(x)) for part in found)
     if positions.ndim == 2:  # (b, n, d): the same for all heads
         return cos[:, None], sin[:, None]
     return cos, sin
@@ -198,7 +201,7 @@ def waves(x: Tensor, positions: Tensor, options: Angles, sign: int) -> tuple[Ten
 def turned_by(x: Tensor, waves: tuple[Tensor, Tensor], options: Angles) -> Tensor:
     """Each coordinate times its cosine, and the other of its pair times ± the sine."""
     cos, sin = waves
-    return torch.addcmul(wide(x) * cos, options.partners(wide(x)), sin).to(x.dtype)
+    return torch.addcmul(upcast(x) * cos, options.partners(upcast(x)), sin).to(x.dtype)
 
 
 FORMS = {"naive": naive, "pairs": pairs}
@@ -244,33 +247,22 @@ class RotaryPositions(Rotation):
                 f"{x.shape[-1]}; build it with the dim and heads of its layer"
             )
 
-    def extra_repr(self) -> str:
-        return str(self.options)
-
 
 # ---- card
 
 h, n, d = letters("h n d")
 
 CARD = Card(
+    __doc__,
     name="rope",
-    title="Rotary position embedding (RoPE)",
     family="positions",
     role="encode",
-    paper=Paper(
-        "Su, Lu, Pan, Murtadha, Wen, Liu",
-        "RoFormer: Enhanced Transformer with Rotary Position Embedding",
-        "arXiv",
-        2021,
-        "2104.09864",
-    ),
     forms=FORMS,
     causal="optional",
     options=Angles,
     time={"naive": 4 * h * n * d**2 + 4 * n * d**3, "pairs": 6 * h * n * d},
     memory={"naive": n * d**2 + h * n * d, "pairs": h * n * d},
     notes={"pairs": ("angles",)},
-    departures=("xPos is not centred at the middle of the sequence",),
     variants=(
         {"layout": "interleaved"},
         {"scaling": "interpolation", "factor": 4.0},

@@ -1,4 +1,4 @@
-r"""Sandwich: the products of sinusoidal positions, as biases.
+r"""Sandwich: products of sinusoids as biases. The sinusoids are those of two positions.
 
 The sinusoids that the first Transformers add to their tokens have products that depend on the
 distance alone. Sandwich keeps only these products, drops the sinusoids from the tokens, and gives
@@ -27,7 +27,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.options import Options, Size
 from attnlab.core.positions import DistanceBias
 from attnlab.core.precision import exact_dtype, like_buffer
@@ -101,26 +101,16 @@ class SandwichBiases(DistanceBias):
     ) -> Float[Tensor, "... h n m"]:
         return naive(i, j, self.strengths, options=self.options)
 
-    def extra_repr(self) -> str:
-        return f"heads={self.heads}, width={self.options.width}"
-
 
 # ---- card
 
 h, n, m, w = letters("h n m w")
 
 CARD = Card(
+    __doc__,
     name="sandwich",
-    title="Sandwich: products of sinusoids as biases",
     family="positions",
     role="bias",
-    paper=Paper(
-        "Chi, Fan, Rudnicky, Ramadge",
-        "Dissecting Transformer Length Extrapolation via the Lens of Receptive Field Analysis",
-        "ACL",
-        2023,
-        "2212.10356",
-    ),
     forms=FORMS,
     causal="optional",
     options=Sinusoids,

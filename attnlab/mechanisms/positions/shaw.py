@@ -1,4 +1,4 @@
-r"""Shaw's relative attention: a learned vector for each near distance, added to keys and values.
+r"""Relative position representations (Shaw): keys and values get a vector for their distance.
 
 The pair of positions i and j has two vectors of its own, one added to the key and one to the value
 that query i finds at j. Both depend on the distance alone, and distances beyond k share the vector
@@ -27,9 +27,14 @@ The paper's letters: $z_i$ is our o, $e_{ij}$ our s, $α_{ij}$ our w, $w^K$ and 
 The traps: the distance is key minus query; 1/√d scales both terms of the score; in a causal layer
 the vectors of the k distances to later keys are never used.
 
-Departures. One of the two tables may be left out (the paper finds that keys matter most). Under a
-``padding`` only valid tokens are counted as positions. A row without keys gives zeros; there
-is no dropout.
+Readings. Under a ``padding`` only valid tokens are counted as positions.
+
+Departures.
+- one of the two tables may be left out. The paper finds that keys matter most.
+- a row without keys gives zeros
+- no dropout on the weights
+
+Gives up. All distances beyond the clip share one vector.
 
 Shaw, Uszkoreit, Vaswani. Self-Attention with Relative Position Representations. NAACL 2018,
 arXiv:1803.02155, section 3.
@@ -44,10 +49,10 @@ from torch import Tensor, nn
 
 from attnlab.core import patterns
 from attnlab.core.attention import SelfAttention
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.options import Count, Options, Size
 from attnlab.core.positions import positions_of
-from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import KeyPadding, Keys, Outputs, Queries, Values, checked
 from attnlab.core.softmax import masked_softmax
@@ -76,7 +81,27 @@ class Tables(Options):
             )
 
 
-# ---- helpers
+# ---- naive
+
+
+@form
+def naive(
+    q: Queries, k: Keys, v: Values, a_keys: KeyTable, a_values: ValueTable, *,
+    causal: bool = False, padding: KeyPadding = None,
+) -> Outputs:  # fmt: skip
+    """The equation, a vector looked up for each pair (Shaw et al., eq. 3 and 4)."""
+    n, d, m = *q.shape[2:], k.shape[2]
+    mask = patterns.dense_of(patterns.visible(causal, padding), q, k)
+    c = note("distances", clipped_distances(n, m, _rows(a_keys, a_values), padding, q.device))
+    scores = q @ k.mT
+    if a_keys is not None:
+        of_pairs = a_keys[c]  # (1 | b, n, m, d)
+        scores = scores + (q.transpose(1, 2) @ of_pairs.mT).transpose(1, 2)
+    weights = note("weights", masked_softmax(note("scores", scores * d**-0.5), mask))
+    out = weights @ v
+    if a_values is not None:
+        out = out + (weights.transpose(1, 2) @ a_values[c]).transpose(1, 2)
+    return out
 
 
 def clipped_distances(
@@ -96,52 +121,29 @@ def _rows(a_keys: Tensor | None, a_values: Tensor | None) -> int:
     return rows
 
 
-# ---- naive
-
-
-@checked
-def naive(
-    q: Queries, k: Keys, v: Values, a_keys: KeyTable, a_values: ValueTable, *,
-    causal: bool = False, padding: KeyPadding = None,
-) -> Outputs:  # fmt: skip
-    """The equation, a vector looked up for each pair (Shaw et al., eq. 3 and 4)."""
-    (b, h, n, d), m = q.shape, k.shape[-2]
-    mask = patterns.as_mask(patterns.visible(causal, padding), n, m, q.device, b, h)
-    c = note("distances", clipped_distances(n, m, _rows(a_keys, a_values), padding, q.device))
-    scores = wide(q) @ wide(k).mT
-    if a_keys is not None:
-        of_pairs = wide(a_keys)[c]  # (1 | b, n, m, d)
-        scores = scores + (wide(q).transpose(1, 2) @ of_pairs.mT).transpose(1, 2)
-    weights = note("weights", masked_softmax(note("scores", scores * d**-0.5), mask))
-    out = weights @ wide(v)
-    if a_values is not None:
-        out = out + (weights.transpose(1, 2) @ wide(a_values)[c]).transpose(1, 2)
-    return out.to(v.dtype)
-
-
 # ---- clipped
 
 
-@checked
+@form
 def clipped(
     q: Queries, k: Keys, v: Values, a_keys: KeyTable, a_values: ValueTable, *,
     causal: bool = False, padding: KeyPadding = None,
 ) -> Outputs:  # fmt: skip
     """Queries meet the table once, and weights are added up by clipped distance."""
     (b, h, n, d), m = q.shape, k.shape[-2]
-    mask = patterns.as_mask(patterns.visible(causal, padding), n, m, q.device, b, h)
+    mask = patterns.dense_of(patterns.visible(causal, padding), q, k)
     rows = _rows(a_keys, a_values)
     c = note("distances", clipped_distances(n, m, rows, padding, q.device))
     c = c[:, None].expand(b, h, n, m)
-    scores = wide(q) @ wide(k).mT
+    scores = q @ k.mT
     if a_keys is not None:
-        scores = scores + (wide(q) @ wide(a_keys).mT).gather(-1, c)
+        scores = scores + (q @ a_keys.mT).gather(-1, c)
     weights = note("weights", masked_softmax(note("scores", scores * d**-0.5), mask))
-    out = weights @ wide(v)
+    out = weights @ v
     if a_values is not None:
         sums = weights.new_zeros(b, h, n, rows).scatter_add(-1, c, weights)
-        out = out + note("sums", sums) @ wide(a_values)
-    return out.to(v.dtype)
+        out = out + note("sums", sums) @ a_values
+    return out
 
 
 FORMS = {"naive": naive, "clipped": clipped}
@@ -180,9 +182,6 @@ class ShawAttention(SelfAttention):
         tables = (self.a_keys, self.a_values)
         return FORMS[self.form](q, k, v, *tables, causal=self.causal, padding=padding)
 
-    def extra_repr(self) -> str:
-        return f"{self.options}, causal={self.causal}, form={self.form!r}".removeprefix(", ")
-
 
 # ---- card
 
@@ -190,17 +189,10 @@ h, n, m, d, e, k = letters("h n m d e k")
 CONTENT = 2 * h * n * m * (d + e)
 
 CARD = Card(
+    __doc__,
     name="shaw",
-    title="Relative position representations (Shaw)",
     family="positions",
     role="attend",
-    paper=Paper(
-        "Shaw, Uszkoreit, Vaswani",
-        "Self-Attention with Relative Position Representations",
-        "NAACL",
-        2018,
-        "1803.02155",
-    ),
     forms=FORMS,
     causal="optional",
     options=Tables,
@@ -211,13 +203,7 @@ CARD = Card(
         "naive": ("distances", "scores", "weights"),
         "clipped": ("distances", "scores", "weights", "sums"),
     },
-    departures=(
-        "one of the two tables may be left out",
-        "a row without keys gives zeros",
-        "no dropout on the weights",
-    ),
     variants=({"clip": 2}, {"clip": 3, "values": False}, {"clip": 3, "keys": False}),
     build=ShawAttention,
-    gives_up="All distances beyond the clip share one vector.",
     small={"clip": 4},
 )

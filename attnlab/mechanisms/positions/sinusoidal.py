@@ -12,8 +12,11 @@ Cost: $2 n\,\mathrm{dim}$ sines, cosines and additions.
 
 ``naive``   the equation.
 
-Departures. Tokens are not multiplied by $\sqrt{\mathrm{dim}}$ first, as section 3.4 of the paper
-does. Well-known code writes all sines first, then all cosines: a permutation of the coordinates.
+Other implementations. Well-known code writes all sines first, then all cosines: a permutation of
+the coordinates.
+
+Departures.
+- tokens are not multiplied by √dim first. Section 3.4 of the paper multiplies them.
 
 Vaswani, Shazeer, Parmar, Uszkoreit, Jones, Gomez, Kaiser, Polosukhin. Attention Is All You Need.
 NeurIPS 2017, arXiv:1706.03762, section 3.5.
@@ -21,22 +24,14 @@ NeurIPS 2017, arXiv:1706.03762, section 3.5.
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.positions import Positions
 from attnlab.core.precision import exact_dtype
 from attnlab.core.shapes import checked
-
-
-@checked
-def table(positions: Positions, dim: Size) -> Float[Tensor, "... dim"]:
-    """The vector of each position."""
-    k = torch.arange(0, dim, 2, device=positions.device, dtype=exact_dtype(positions.device))
-    angles = positions[..., None] * 10000.0 ** (-k / dim)
-    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)[..., :dim]
-
 
 # ---- naive
 
@@ -47,12 +42,20 @@ def naive(x: Float[Tensor, "b n dim"], positions: Positions) -> Float[Tensor, "b
     return x + table(positions, x.shape[-1]).to(x.dtype)
 
 
+@checked
+def table(positions: Positions, dim: Size) -> Float[Tensor, "... dim"]:
+    """The vector of each position."""
+    k = torch.arange(0, dim, 2, device=positions.device, dtype=exact_dtype(positions.device))
+    angles = positions[..., None] * 10000.0 ** (-k / dim)
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)[..., :dim]
+
+
 FORMS = {"naive": naive}
 
 # ---- module
 
 
-class SinusoidalPositions(nn.Module):
+class SinusoidalPositions(Layer):
     """Adds sinusoids to tokens (b, n, dim). No parameters."""
 
     @checked
@@ -68,30 +71,19 @@ class SinusoidalPositions(nn.Module):
             raise ValueError(f"x should be vectors of width dim={self.dim}, got {x.shape[-1]}")
         return naive(x, positions)
 
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
-
 
 # ---- card
 
 n, dim = letters("n dim")
 
 CARD = Card(
+    __doc__,
     name="sinusoidal",
-    title="Sinusoidal positions",
     family="positions",
     role="embed",
-    paper=Paper(
-        "Vaswani, Shazeer, Parmar, Uszkoreit, Jones, Gomez, Kaiser, Polosukhin",
-        "Attention Is All You Need",
-        "NeurIPS",
-        2017,
-        "1706.03762",
-    ),
     forms=FORMS,
     causal="optional",
     time=2 * n * dim,
     memory=n * dim,
-    departures=("tokens are not multiplied by √dim first",),
     build=SinusoidalPositions,
 )

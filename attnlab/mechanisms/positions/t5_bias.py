@@ -24,9 +24,11 @@ The paper's letters: num_buckets is B (both sides together), relative_attention_
 The traps: the distance is key minus query; in a layer that is not causal B counts both sides;
 bucket 0 is distance 0, the token itself, and is counted among the buckets of the past.
 
-Departures. T5 does not divide scores by $\sqrt d$ (its initialisation makes up for that); here the
-layer divides them as always. Where buckets begin is computed in whole numbers; the released code
-takes a logarithm in float32, and has the same buckets wherever that is exact enough.
+Readings. Where buckets begin is computed in whole numbers; the released code takes a logarithm in
+float32, and has the same buckets wherever that is exact enough.
+
+Departures.
+- the layer divides its scores by √d, which T5 does not. Its initialisation makes up for that.
 
 Raffel, Shazeer, Roberts, Lee, Narang, Matena, Zhou, Li, Liu. Exploring the Limits of Transfer
 Learning with a Unified Text-to-Text Transformer. JMLR 2020, arXiv:1910.10683, section 2.1.
@@ -41,7 +43,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.options import Options, Size
 from attnlab.core.positions import DistanceBias
 from attnlab.core.probe import note
@@ -134,33 +136,22 @@ class BucketBiases(DistanceBias):
     ) -> Float[Tensor, "... h n m"]:
         return naive(i, j, self.weight, causal=self.causal, options=self.options)
 
-    def extra_repr(self) -> str:
-        return f"heads={self.heads}, causal={self.causal}, {self.options}".rstrip(", ")
-
 
 # ---- card
 
 h, n, m = letters("h n m")
 
 CARD = Card(
+    __doc__,
     name="t5_bias",
-    title="T5's relative biases",
     family="positions",
     role="bias",
-    paper=Paper(
-        "Raffel, Shazeer, Roberts, Lee, Narang, Matena, Zhou, Li, Liu",
-        "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer",
-        "JMLR",
-        2020,
-        "1910.10683",
-    ),
     forms=FORMS,
     causal="optional",
     options=Buckets,
     time=h * n * m,
     memory=h * n * m,
     notes={"naive": ("buckets",)},
-    departures=("the layer divides its scores by √d, which T5 does not",),
     variants=({"buckets": 8, "max_distance": 20},),
     build=BucketBiases,
     aliases=("t5",),

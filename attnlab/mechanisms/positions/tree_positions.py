@@ -25,6 +25,9 @@ Readings. Children beyond the c-th share the last one's place; the paper writes 
 ones instead. The paper's positions are those of a decoder that writes the tree, too; here a tree is
 read.
 
+Departures.
+- children beyond the last branch share its place
+
 Shiv, Quirk. Novel Positional Encodings to Enable Tree-Based Transformers. NeurIPS 2019, section 3.
 """
 
@@ -34,9 +37,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import wide
 from attnlab.core.shapes import Tokens, checked
 from attnlab.structures.tree_batch import NONE, TreeBatch
 
@@ -59,7 +63,7 @@ Decays = Float[Tensor, "p"]  # any numbers, of which p is the tanh
 # ---- naive
 
 
-@checked
+@form
 def naive(x: Tokens, decays: Decays, *, structure: TreeBatch, options: Stack) -> Tokens:
     """Each token with its own path added (section 3)."""
     structure.check_fits(x.shape[0], x.shape[1], x.device)
@@ -76,17 +80,17 @@ def naive(x: Tokens, decays: Decays, *, structure: TreeBatch, options: Stack) ->
 
 def _added(x: Tensor, stacks: Tensor, decays: Tensor) -> Tensor:
     """x plus the stacks (b, n, s, c) under every decay, side by side."""
-    p = wide(decays).tanh()[:, None]
+    p = decays.tanh()[:, None]
     powers = p ** torch.arange(stacks.shape[2], device=x.device) * (1 - p**2).sqrt()
     encoded = (stacks[:, :, None] * powers[..., None]).flatten(2) * (x.shape[2] / 2) ** 0.5
     rest = x.shape[2] - encoded.shape[2]
-    return (wide(x) + nn.functional.pad(encoded, (0, rest))).to(x.dtype)
+    return x + nn.functional.pad(encoded, (0, rest))
 
 
 # ---- gathered
 
 
-@checked
+@form
 def gathered(x: Tokens, decays: Decays, *, structure: TreeBatch, options: Stack) -> Tokens:
     """The same, one step of all paths at once."""
     structure.check_fits(x.shape[0], x.shape[1], x.device)
@@ -107,7 +111,7 @@ FORMS = {"naive": naive, "gathered": gathered}
 # ---- module
 
 
-class TreePositions(nn.Module):
+class TreePositions(Layer):
     """Adds to each vector (b, n, dim) the path to its token."""
 
     @checked
@@ -131,25 +135,16 @@ class TreePositions(nn.Module):
         structure = TreeBatch.fitting(structure, x, None)
         return gathered(x, self.decays, structure=structure, options=self.options)
 
-    def extra_repr(self) -> str:
-        return ", ".join(part for part in (f"dim={self.dim}", str(self.options)) if part)
-
 
 # ---- card
 
 n, dim = letters("n dim")
 
 CARD = Card(
+    __doc__,
     name="tree_positions",
-    title="Tree positions",
     family="positions",
     role="embed",
-    paper=Paper(
-        "Shiv, Quirk",
-        "Novel Positional Encodings to Enable Tree-Based Transformers",
-        "NeurIPS",
-        2019,
-    ),
     forms=FORMS,
     options=Stack,
     structure=TreeBatch,
@@ -157,6 +152,5 @@ CARD = Card(
     time=2 * n * dim,
     memory=n * dim,
     variants=({"branches": 2, "steps": 3},),
-    departures=("children beyond the last branch share its place",),
     build=TreePositions,
 )

@@ -22,7 +22,12 @@ The paper's letters: $W$ there is our U, its $U$ our W; its first version has z 
 Common mistakes: r multiplies the state before W in the paper and after W here and in PyTorch, which
 is another function; weights of a network that was trained with one do not fit the other.
 
-Departures. The reset gate stands after W, as in cuDNN and PyTorch. Width in and out is dim.
+Readings. Width in and out is dim.
+
+Departures.
+- the reset gate stands after the recurrent matrix, as in PyTorch. That of cuDNN stands there, too.
+
+Gives up. No token is reached directly: all of the past goes through dim numbers.
 
 Cho, van Merriënboer, Gulcehre, Bahdanau, Bougares, Schwenk, Bengio. Learning Phrase Representations
 using RNN Encoder-Decoder for Statistical Machine Translation. EMNLP 2014, arXiv:1406.1078.
@@ -34,9 +39,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.options import Size
-from attnlab.core.precision import unrounded, wide
 from attnlab.core.probe import note
 from attnlab.core.recurrence import Cell, begin, by_gru
 from attnlab.core.shapes import Tokens, checked
@@ -48,37 +53,35 @@ Before = Float[Tensor, "b dim"] | None  # h_0; None: zeros
 # ---- naive
 
 
-@checked
+@form
 def naive(
     x: Tokens, inputs: Matrices, recurrent: Matrices, biases: Biases, *, before: Before = None
 ) -> Tokens:
     """The cell, token by token (Cho et al., section 2.3, with r after W)."""
-    (U_r, U_z, U), (W_r, W_z, W) = wide(inputs), wide(recurrent)
-    b_r, b_z, b, b_W = wide(biases)
+    (U_r, U_z, U), (W_r, W_z, W) = inputs, recurrent
+    b_r, b_z, b, b_W = biases
     h = begin(x, before)
     states = []
-    with unrounded(x.device):
-        for x_t in wide(x).unbind(1):
-            r = torch.sigmoid(x_t @ U_r.mT + h @ W_r.mT + b_r)
-            z = torch.sigmoid(x_t @ U_z.mT + h @ W_z.mT + b_z)
-            candidate = torch.tanh(x_t @ U.mT + b + r * (h @ W.mT + b_W))
-            h = z * h + (1 - z) * candidate
-            states.append(h)
-    return note("state", torch.stack(states, dim=1)).to(x.dtype)
+    for x_t in x.unbind(1):
+        r = torch.sigmoid(x_t @ U_r.mT + h @ W_r.mT + b_r)
+        z = torch.sigmoid(x_t @ U_z.mT + h @ W_z.mT + b_z)
+        candidate = torch.tanh(x_t @ U.mT + b + r * (h @ W.mT + b_W))
+        h = z * h + (1 - z) * candidate
+        states.append(h)
+    return note("state", torch.stack(states, dim=1))
 
 
 # ---- fused
 
 
-@checked
+@form
 def fused(
     x: Tokens, inputs: Matrices, recurrent: Matrices, biases: Biases, *, before: Before = None
 ) -> Tokens:
     """PyTorch's kernel; of its two biases of each gate the second is zero."""
-    b = wide(biases)
-    inside = torch.cat((torch.zeros_like(b[:2]), b[3:])).flatten()
-    of_input, of_state = (wide(matrices).flatten(0, 1) for matrices in (inputs, recurrent))
-    return by_gru(x, of_input, of_state, b[:3].flatten(), inside, before)
+    inside = torch.cat((torch.zeros_like(biases[:2]), biases[3:])).flatten()
+    matrices = inputs.flatten(0, 1), recurrent.flatten(0, 1)
+    return by_gru(x, *matrices, biases[:3].flatten(), inside, before)
 
 
 FORMS = {"naive": naive, "fused": fused}
@@ -105,26 +108,16 @@ class GRU(Cell):
 n, dim = letters("n dim")
 
 CARD = Card(
+    __doc__,
     name="gru",
-    title="GRU",
     family="recurrence",
     role="mix",
-    paper=Paper(
-        "Cho, van Merriënboer, Gulcehre, Bahdanau, Bougares, Schwenk, Bengio",
-        "Learning Phrase Representations using RNN Encoder-Decoder for Statistical Machine "
-        "Translation",
-        "EMNLP",
-        2014,
-        "1406.1078",
-    ),
     forms=FORMS,
     causal="always",
     because="its state holds what was read before",
     time=12 * n * dim**2,
     memory={"naive": n * dim, "fused": 3 * n * dim},
     notes=dict.fromkeys(FORMS, ("state",)),
-    departures=("the reset gate stands after the recurrent matrix, as in PyTorch",),
     build=GRU,
     aliases=("gated_recurrent_unit",),
-    gives_up="No token is reached directly: all of the past goes through dim numbers.",
 )

@@ -1,4 +1,4 @@
-r"""GSS: a gated unit whose one branch goes through a state space, on few channels.
+r"""GSS: gated state space. One branch of a gated unit goes through a state space of few channels.
 
 A gated linear unit multiplies two projections of a token. GSS sends one of the two through a
 diagonal state space, which is then the only place where tokens meet. The convolution is the dear
@@ -30,10 +30,16 @@ space.
 Common mistakes: the exponential of the imaginary part left out (S4D has none); a sigmoid on the
 gate, which has GELU; the real part taken twice: modes come without their conjugates.
 
-Departures. The first normalisation and the residual connection are the model's. N is 64 unless
-given; the paper has 512. Poles begin as in S4D-Lin, the first at a small angle instead of 0; with a
-step of 1 these angles are multiples of π, so that before training all modes decay by one of two
-numbers, $e^{-1/2}$ and $-e^{-1/2}$. Padded tokens are skipped.
+Readings. Poles begin as in S4D-Lin, the first at a small angle instead of 0; with a step of 1 these
+angles are multiples of π, so that before training all modes decay by one of two numbers, $e^{-1/2}$
+and $-e^{-1/2}$.
+
+Departures.
+- the first normalisation and the residual connection are the model's
+- the state has 64 modes unless given; the paper's has 512
+- padded tokens are skipped
+
+Gives up. Where a token looks is fixed by distance; content enters by a gate alone.
 
 Mehta, Gupta, Cutkosky, Neyshabur. Long Range Language Modeling via Gated State Spaces. ICLR 2023,
 arXiv:2206.13947, section 3.
@@ -49,12 +55,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.core import state_space
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.carried import emptied
 from attnlab.core.convolution import toeplitz
+from attnlab.core.forms import form, with_options
 from attnlab.core.heads import Channels, fits
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import exact_dtype, unrounded, wide
+from attnlab.core.precision import exact_dtype, upcast
 from attnlab.core.probe import note
 from attnlab.core.recurrence import check_state, skipping_padding
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
@@ -81,59 +89,50 @@ class GatedStateSpace(Options):
     chunk: Size = 64
 
 
+# ---- naive
+
+
+@form
+def naive(x: Tokens, a: PerMode, b: PerMode, C: Weights, skip: PerChannel) -> Tokens:
+    """The Toeplitz matrix of every channel (Mehta et al., section 3.1 and its pseudocode)."""
+    decay, drive, half = _system(a, b, C)
+    powers = state_space.powers(decay, x.shape[1])  # (dim, r, n)
+    K = 2 * ((half * drive)[..., None] * powers).sum(dim=1).real
+    weights = note("weights", toeplitz(note("kernel", K.to(x.dtype))))
+    return torch.einsum("dij,bjd->bid", weights, x) + skip * x
+
+
 def _system(a: PerMode, b: PerMode, C: Weights) -> tuple[Tensor, Tensor, Tensor]:
     """Ā and B̄ of every mode in double precision, and C / 2: the parts shared with S4D take each
     mode twice."""
     exact = exact_dtype(C.device)
     decay, drive = state_space.zero_order_hold(torch.complex(-a.to(exact).exp(), b.to(exact).exp()))
     decay, drive = (part.expand(len(C), -1) for part in (decay, drive))
-    return decay, drive, state_space.as_complex(wide(C)) / 2
-
-
-# ---- naive
-
-
-@checked
-def naive(
-    x: Tokens, a: PerMode, b: PerMode, C: Weights, skip: PerChannel,
-    *, options: GatedStateSpace = GatedStateSpace(),
-) -> Tokens:  # fmt: skip
-    """The Toeplitz matrix of every channel (Mehta et al., section 3.1 and its pseudocode)."""
-    decay, drive, half = _system(a, b, C)
-    powers = state_space.powers(decay, x.shape[1])  # (dim, r, n)
-    K = 2 * ((half * drive)[..., None] * powers).sum(dim=1).real
-    with unrounded(x.device):
-        weights = note("weights", toeplitz(note("kernel", K.to(wide(x).dtype))))
-        mixed = torch.einsum("dij,bjd->bid", weights, wide(x))
-    return (mixed + wide(skip) * wide(x)).to(x.dtype)
+    return decay, drive, state_space.as_complex(upcast(C)) / 2
 
 
 # ---- fft
 
 
-@checked
-def fft(
-    x: Tokens, a: PerMode, b: PerMode, C: Weights, skip: PerChannel,
-    *, options: GatedStateSpace = GatedStateSpace(),
-) -> Tokens:  # fmt: skip
+@form
+def fft(x: Tokens, a: PerMode, b: PerMode, C: Weights, skip: PerChannel) -> Tokens:
     """The kernel by a Vandermonde product, then a convolution by Fourier transforms."""
-    mixed = state_space.convolved(wide(x), *_system(a, b, C))
-    return (mixed + wide(skip) * wide(x)).to(x.dtype)
+    return state_space.convolved(x, *_system(a, b, C)) + skip * x
 
 
 # ---- chunked
 
 
-@checked
+@form
 def chunked(
     x: Tokens, a: PerMode, b: PerMode, C: Weights, skip: PerChannel,
     *, options: GatedStateSpace = GatedStateSpace(),
 ) -> Tokens:  # fmt: skip
     """The matrix inside chunks of c tokens, the state from one chunk to the next."""
-    begin = state_space.nothing(x, len(a))
-    out, state = state_space.advance(wide(x), begin, *_system(a, b, C), chunk=options.chunk)
+    begin = state_space.initial_state(x, len(a))
+    out, state = state_space.advance(x, begin, *_system(a, b, C), chunk=options.chunk)
     note("state", state)
-    return (out + wide(skip) * wide(x)).to(x.dtype)
+    return out + skip * x
 
 
 FORMS = {"naive": naive, "fft": fft, "chunked": chunked}
@@ -167,7 +166,7 @@ class GatedOutput(nn.Module):
         return self.project(self.widen(y) * gate)
 
 
-class GSS(nn.Module):
+class GSS(Layer):
     """A gated state space: (b, n, dim) → (b, n, dim), causal; zeros at padding. ``step`` decodes.
 
     Every narrow channel is a head of width one for ``lens.mixing_matrix``.
@@ -184,6 +183,7 @@ class GSS(nn.Module):
                 f"narrow={options.narrow} does not divide dim={dim}: choose one of its divisors"
             )
         self.dim, self.form, self.options = dim, form, options
+        self.mix = with_options(FORMS[form], options)
         channels, hidden = dim // options.narrow, dim * options.wide
         value = nn.Sequential(
             nn.Linear(dim, channels, bias=False), nn.GELU(), nn.LayerNorm(channels)
@@ -202,9 +202,7 @@ class GSS(nn.Module):
         return skipping_padding(self._mixed, x, padding)
 
     def _mixed(self, x: Tokens) -> Tokens:
-        mixed = FORMS[self.form](
-            self.heads.value(x), self.a, self.b, self.C, self.skip, options=self.options
-        )
+        mixed = self.mix(self.heads.value(x), self.a, self.b, self.C, self.skip)
         return self.heads.output(mixed, F.gelu(self.gate(x)))
 
     @checked
@@ -212,17 +210,14 @@ class GSS(nn.Module):
         """The next t tokens given the state after all before them (None at the beginning)."""
         fits(x, "x", self.dim, self.skip)
         u = self.heads.value(x)
-        begin = State(state_space.nothing(u, len(self.a)))
+        begin = State(state_space.initial_state(u, len(self.a)))
         if state is None:
             state = begin
         check_state(state, begin)
         parts = _system(self.a, self.b, self.C)
-        mixed, modes = state_space.advance(wide(u), state.modes, *parts, chunk=self.options.chunk)
-        out = (mixed + wide(self.skip) * wide(u)).to(x.dtype)
+        mixed, modes = state_space.advance(upcast(u), state.modes, *parts, chunk=self.options.chunk)
+        out = (mixed + upcast(self.skip) * upcast(u)).to(x.dtype)
         return self.heads.output(out, F.gelu(self.gate(x))), note("state", State(modes))
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}, form={self.form!r}, {self.options}".removesuffix(", ")
 
 
 # ---- card
@@ -230,17 +225,10 @@ class GSS(nn.Module):
 n, dim, N, c, k, w = letters("n dim N c k w")
 
 CARD = Card(
+    __doc__,
     name="gss",
-    title="GSS: gated state space",
     family="recurrence",
     role="mix",
-    paper=Paper(
-        "Mehta, Gupta, Cutkosky, Neyshabur",
-        "Long Range Language Modeling via Gated State Spaces",
-        "ICLR",
-        2023,
-        "2206.13947",
-    ),
     forms=FORMS,
     causal="always",
     because="its state holds what was read before",
@@ -257,13 +245,7 @@ CARD = Card(
         "chunked": w * n * dim + (2 * n * N / c + c * (c + 2 * N)) * dim / k,
     },
     notes={"naive": ("kernel", "weights"), "fft": ("kernel",), "chunked": ("state",)},
-    departures=(
-        "the first normalisation and the residual connection are the model's",
-        "the state has 64 modes unless given; the paper's has 512",
-        "padded tokens are skipped",
-    ),
     variants=({"state": 3, "chunk": 3}, {"narrow": 2, "state": 2, "wide": 1}),
     build=GSS,
     aliases=("gated_state_space",),
-    gives_up="Where a token looks is fixed by distance; content enters by a gate alone.",
 )

@@ -20,8 +20,12 @@ The letters are those of PyTorch's documentation, but for its $W_{i*}$, our U, a
 Common mistakes: the order of the gates, which differs between programs: here and in PyTorch i, f,
 g, o; a forget gate without which the memory only grows, as in the first paper.
 
-Departures. The forget gate is that of Gers, Schmidhuber, Cummins (2000); there are no peepholes.
-Width in and out is dim.
+Readings. Width in and out is dim.
+
+Departures.
+- it has the forget gate of Gers, Schmidhuber, Cummins (2000) and no peepholes
+
+Gives up. No token is reached directly: all of the past goes through 2 · dim numbers.
 
 Hochreiter, Schmidhuber. Long Short-Term Memory. Neural Computation 9(8), 1997.
 """
@@ -33,11 +37,13 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.carried import emptied
+from attnlab.core.forms import upcasting
 from attnlab.core.heads import fits
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
-from attnlab.core.precision import unrounded, wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.recurrence import check_state, skipping_padding
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
@@ -67,27 +73,24 @@ def naive(x: Tokens, inputs: Matrices, recurrent: Matrices, biases: Biases) -> T
 
 
 def _begin(x: Tensor) -> State:
-    return State(*(torch.zeros_like(wide(x[:, 0])) for _ in State._fields))
+    return State(*(torch.zeros_like(upcast(x[:, 0])) for _ in State._fields))
 
 
+@upcasting
 def _naive(
     x: Tensor, inputs: Tensor, recurrent: Tensor, biases: Tensor, state: State
 ) -> tuple[Tensor, State]:
-    (U_i, U_f, U_g, U_o), (W_i, W_f, W_g, W_o) = wide(inputs), wide(recurrent)
-    b_i, b_f, b_g, b_o = wide(biases)
-    h, c = state
-    states = []
-    with unrounded(x.device):
-        for x_t in wide(x).unbind(1):
-            i = torch.sigmoid(x_t @ U_i.mT + h @ W_i.mT + b_i)
-            f = torch.sigmoid(x_t @ U_f.mT + h @ W_f.mT + b_f)
-            g = torch.tanh(x_t @ U_g.mT + h @ W_g.mT + b_g)
-            o = torch.sigmoid(x_t @ U_o.mT + h @ W_o.mT + b_o)
-            c = f * c + i * g
-            h = o * c.tanh()
-            states.append(h)
-    out = note("state", torch.stack(states, dim=1))
-    return out.to(x.dtype), State(h, c)
+    (U_i, U_f, U_g, U_o), (W_i, W_f, W_g, W_o) = inputs, recurrent
+    (b_i, b_f, b_g, b_o), (h, c), states = biases, state, []
+    for x_t in x.unbind(1):
+        i = torch.sigmoid(x_t @ U_i.mT + h @ W_i.mT + b_i)
+        f = torch.sigmoid(x_t @ U_f.mT + h @ W_f.mT + b_f)
+        g = torch.tanh(x_t @ U_g.mT + h @ W_g.mT + b_g)
+        o = torch.sigmoid(x_t @ U_o.mT + h @ W_o.mT + b_o)
+        c = f * c + i * g
+        h = o * c.tanh()
+        states.append(h)
+    return note("state", torch.stack(states, dim=1)), State(h, c)
 
 
 # ---- fused
@@ -99,15 +102,15 @@ def fused(x: Tokens, inputs: Matrices, recurrent: Matrices, biases: Biases) -> T
     return _fused(x, inputs, recurrent, biases, _begin(x))[0]
 
 
+@upcasting
 def _fused(
     x: Tensor, inputs: Tensor, recurrent: Tensor, biases: Tensor, state: State
 ) -> tuple[Tensor, State]:
-    with unrounded(x.device):
-        b = wide(biases).flatten()
-        of_input, of_state = (wide(matrices).flatten(0, 1) for matrices in (inputs, recurrent))
-        weights, before = [of_input, of_state, b, torch.zeros_like(b)], [s[None] for s in state]
-        out, h, c = torch.lstm(wide(x), before, weights, True, 1, 0.0, False, False, True)
-    return note("state", out).to(x.dtype), State(h[0], c[0])
+    b = biases.flatten()
+    weights = [inputs.flatten(0, 1), recurrent.flatten(0, 1), b, torch.zeros_like(b)]
+    before = [part[None] for part in state]
+    out, h, c = torch.lstm(x, before, weights, True, 1, 0.0, False, False, True)
+    return note("state", out), State(h[0], c[0])
 
 
 FORMS: dict[str, Callable[..., Tensor]] = {"naive": naive, "fused": fused}
@@ -115,7 +118,7 @@ FORMS: dict[str, Callable[..., Tensor]] = {"naive": naive, "fused": fused}
 # ---- module
 
 
-class LSTM(nn.Module):
+class LSTM(Layer):
     """A layer of dim units: (b, n, dim) → (b, n, dim), causal; zeros at padding.
 
     ``step`` reads on from a state. All parameters are drawn uniformly within ± dim^(-1/2).
@@ -150,28 +153,22 @@ class LSTM(nn.Module):
         run = _fused if self.form == "fused" else _naive
         return run(x, self.inputs, self.recurrent, self.biases, state)
 
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}, form={self.form!r}"
-
 
 # ---- card
 
 n, dim = letters("n dim")
 
 CARD = Card(
+    __doc__,
     name="lstm",
-    title="LSTM",
     family="recurrence",
     role="mix",
-    paper=Paper("Hochreiter, Schmidhuber", "Long Short-Term Memory", "Neural Computation", 1997),
     forms=FORMS,
     causal="always",
     because="its state holds what was read before",
     time=16 * n * dim**2,
     memory={"naive": n * dim, "fused": 60 * n * dim},  # fused: what is kept for the backward pass
     notes=dict.fromkeys(FORMS, ("state",)),
-    departures=("it has the forget gate of Gers, Schmidhuber, Cummins (2000) and no peepholes",),
     build=LSTM,
     aliases=("long_short_term_memory",),
-    gives_up="No token is reached directly: all of the past goes through 2 · dim numbers.",
 )

@@ -1,4 +1,4 @@
-r"""Retention: linear attention whose weights fade with distance.
+r"""RetNet: retention. Linear attention whose weights fade with distance.
 
 Linear attention sums all keys and values that came before, and what was summed once is never
 forgotten. Retention multiplies the sum by a decay $\gamma < 1$ at each token, one for each head,
@@ -24,9 +24,13 @@ The paper's letters: its B is our c, and its R the sum before a chunk, our S; $\
 Common mistakes: a last chunk that is shorter, decayed as if it were whole; angles of RoPE: here
 they are $\theta = 10000^{-t / (d / 2 - 1)}$ for t = 0 … d / 2 - 1.
 
-Departures. The paper divides D by the root of its row sums and the scores by their sums, against
-overflow; both vanish in the norm, but for its small constant, and are left out: the layer keeps
-what it sums in float32 up to the norm. Padded tokens are skipped.
+Departures.
+- weights are not divided by their row sums, which vanish in the norm that follows. The paper
+  divides D by the root of its row sums and the scores by their sums, against overflow; both vanish
+  but for the norm's small constant. The layer keeps what it sums in float32 up to the norm.
+- padded tokens are skipped
+
+Gives up. The past fades at a rate that is fixed per head, whatever the tokens say.
 
 Sun, Dong, Huang, Ma, Xia, Xue, Wang, Wei. Retentive Network: A Successor to Transformer for Large
 Language Models. 2023, arXiv:2307.08621, section 2.
@@ -40,12 +44,14 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.carried import emptied
 from attnlab.core.convolution import toeplitz
+from attnlab.core.forms import form, upcasting, with_options
 from attnlab.core.heads import Heads
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import exact_dtype, unrounded, wide, widened
+from attnlab.core.precision import exact_dtype, upcast, upcast_together
 from attnlab.core.probe import note
 from attnlab.core.recurrence import check_state, skipping_padding
 from attnlab.core.shapes import (
@@ -72,11 +78,22 @@ class Retaining(Options):
     chunk: Size = 64
 
 
+# ---- naive
+
+
+@form
+def naive(q: Queries, k: SelfKeys, v: SelfValues) -> Outputs:
+    """All weights at once (Sun et al., eq. 5), of queries and keys that are turned."""
+    scores = note("scores", q @ k.mT)
+    weights = note("weights", scores * toeplitz(fading(q.shape[1], q.shape[2], v)))
+    return weights @ v
+
+
 def fading(heads: int, n: int, like: Tensor) -> Float[Tensor, "h n"]:
     """γ⁰ … γ^(n - 1) of every head."""
     h = torch.arange(heads, dtype=exact_dtype(like.device), device=like.device)
     log = torch.log1p(-(2.0 ** (-5 - h)))
-    return (log[:, None] * torch.arange(n, device=like.device)).exp().to(wide(like).dtype)
+    return (log[:, None] * torch.arange(n, device=like.device)).exp().to(upcast(like).dtype)
 
 
 def turned(x: Tensor, positions: Tensor) -> Tensor:
@@ -89,66 +106,48 @@ def turned(x: Tensor, positions: Tensor) -> Tensor:
     return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2)
 
 
-# ---- naive
-
-
-@checked
-def naive(q: Queries, k: SelfKeys, v: SelfValues, *, options: Retaining = Retaining()) -> Outputs:
-    """All weights at once (Sun et al., eq. 5), of queries and keys that are turned."""
-    with unrounded(v.device):
-        wide_q, wide_k, wide_v = widened(q, k, v)
-        scores = note("scores", wide_q @ wide_k.mT)
-        weights = note("weights", scores * toeplitz(fading(q.shape[1], q.shape[2], v)))
-        return (weights @ wide_v).to(v.dtype)
-
-
 # ---- recurrent
 
 
-@checked
-def recurrent(
-    q: Queries, k: SelfKeys, v: SelfValues, *, options: Retaining = Retaining()
-) -> Outputs:
+@form
+def recurrent(q: Queries, k: SelfKeys, v: SelfValues) -> Outputs:
     """The sum, token by token (eq. 6)."""
-    wide_q, wide_k, wide_v = widened(q, k, v)
-    gamma, S, out = fading(q.shape[1], 2, v)[:, 1, None, None], nothing(k, v), []
-    with unrounded(v.device):
-        for qi, ki, vi in zip(*(x.split(1, dim=2) for x in (wide_q, wide_k, wide_v)), strict=True):
-            S = gamma * S + ki.mT @ vi
-            out.append(qi @ S)
+    gamma, S, out = fading(q.shape[1], 2, v)[:, 1, None, None], initial_state(k, v), []
+    for qi, ki, vi in zip(*(x.split(1, dim=2) for x in (q, k, v)), strict=True):
+        S = gamma * S + ki.mT @ vi
+        out.append(qi @ S)
     note("state", S)
-    return torch.cat(out, dim=2).to(v.dtype)
+    return torch.cat(out, dim=2)
 
 
-def nothing(k: SelfKeys, v: SelfValues) -> Sums:
+def initial_state(k: SelfKeys, v: SelfValues) -> Sums:
     """The sum before the first token."""
-    return wide(v).new_zeros(*k.shape[:2], k.shape[3], v.shape[3])
+    return upcast(v).new_zeros(*k.shape[:2], k.shape[3], v.shape[3])
 
 
 # ---- chunked
 
 
-@checked
+@form
 def chunked(q: Queries, k: SelfKeys, v: SelfValues, *, options: Retaining = Retaining()) -> Outputs:
     """Weights inside chunks, the sum from one chunk to the next (eq. 7)."""
-    out, S = advance(q, k, v, nothing(k, v), options.chunk)
+    out, S = advance(q, k, v, initial_state(k, v), options.chunk)
     note("state", S)
     return out
 
 
+@upcasting
 def advance(q: Queries, k: SelfKeys, v: SelfValues, S: Sums, chunk: int) -> tuple[Outputs, Sums]:
     """The outputs of the next tokens after the sum ``S``, and the sum after them."""
-    wide_q, wide_k, wide_v = widened(q, k, v)
     c = min(chunk, q.shape[2])
     powers, out = fading(q.shape[1], c + 1, v)[..., None], []
-    with unrounded(v.device):
-        inside = toeplitz(powers[:, :-1, 0])
-        for qi, ki, vi in zip(*(x.split(c, dim=2) for x in (wide_q, wide_k, wide_v)), strict=True):
-            t = qi.shape[2]
-            near = (qi @ ki.mT * inside[:, :t, :t]) @ vi
-            out.append(near + powers[:, 1 : t + 1] * (qi @ S))
-            S = powers[:, t, None] * S + ki.mT @ (powers[:, :t].flip(1) * vi)
-    return torch.cat(out, dim=2).to(v.dtype), S
+    inside = toeplitz(powers[:, :-1, 0])
+    for qi, ki, vi in zip(*(x.split(c, dim=2) for x in (q, k, v)), strict=True):
+        t = qi.shape[2]
+        near = (qi @ ki.mT * inside[:, :t, :t]) @ vi
+        out.append(near + powers[:, 1 : t + 1] * (qi @ S))
+        S = powers[:, t, None] * S + ki.mT @ (powers[:, :t].flip(1) * vi)
+    return torch.cat(out, dim=2), S
 
 
 FORMS = {"naive": naive, "recurrent": recurrent, "chunked": chunked}
@@ -181,12 +180,12 @@ class GatedOutput(nn.Module):
         return self.project.weight
 
     def forward(self, out: Tensor, x: Tokens) -> Tokens:
-        each = wide(out).unflatten(-1, (self.heads, -1))
+        each = upcast(out).unflatten(-1, (self.heads, -1))
         normed = F.rms_norm(each, each.shape[-1:], eps=1e-6).flatten(-2).to(x.dtype)
         return self.project(F.silu(self.gate(x)) * normed)
 
 
-class Retention(nn.Module):
+class Retention(Layer):
     """Multi-scale retention: (b, n, dim) → (b, n, dim), causal; zeros at padding.
 
     Values are ``value_scale`` times as wide as queries and keys. ``step`` decodes; its state is the
@@ -207,6 +206,7 @@ class Retention(nn.Module):
         self.heads = Heads(dim, heads, value_dim=value_scale * max(1, dim // heads))
         self.heads.output = GatedOutput(heads, self.heads.value_dim, dim)
         self.dim, self.form, self.options = dim, form, options
+        self.retain = with_options(FORMS[form], options)
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
@@ -214,13 +214,12 @@ class Retention(nn.Module):
         return skipping_padding(self._mixed, x, padding)
 
     def _mixed(self, x: Tokens) -> Tokens:
-        out = FORMS[self.form](*self._projected(x), options=self.options)
-        return self.heads.output(self.heads.join(out), x)
+        return self.heads.output(self.heads.join(self.retain(*self._projected(x))), x)
 
     def _projected(self, x: Tokens) -> tuple[Tensor, ...]:
         """Queries, keys and values; queries and keys turned by their places in ``x``. Not in half
         precision: what is not divided by row sums may be beyond the numbers of float16."""
-        q, k, v = widened(*self.heads.project(x))
+        q, k, v = upcast_together(*self.heads.project(x))
         places = torch.arange(x.shape[1], device=x.device)
         return turned(q, places), turned(k * k.shape[-1] ** -0.5, places), v
 
@@ -229,7 +228,7 @@ class Retention(nn.Module):
         """The next t tokens given the state after all before them (None at the beginning)."""
         self.heads.fits(x, "x")
         q, k, v = self._projected(x)
-        begin = State(nothing(k, v))
+        begin = State(initial_state(k, v))
         if state is None:
             state = begin
         check_state(state, begin)
@@ -238,26 +237,16 @@ class Retention(nn.Module):
         back = turned(sums.mT, -torch.full((1,), x.shape[1], device=x.device)).mT
         return self.heads.output(self.heads.join(out), x), note("state", State(back.contiguous()))
 
-    def extra_repr(self) -> str:
-        return f"form={self.form!r}, {self.options}".removesuffix(", ")
-
 
 # ---- card
 
 n, h, d, e, c = letters("n h d e c")
 
 CARD = Card(
+    __doc__,
     name="retention",
-    title="RetNet: retention",
     family="recurrence",
     role="attend",
-    paper=Paper(
-        "Sun, Dong, Huang, Ma, Xia, Xue, Wang, Wei",
-        "Retentive Network: A Successor to Transformer for Large Language Models",
-        "arXiv",
-        2023,
-        "2307.08621",
-    ),
     forms=FORMS,
     causal="always",
     because="its state holds what was read before",
@@ -278,12 +267,7 @@ CARD = Card(
         "recurrent": ("state",),
         "chunked": ("state",),
     },
-    departures=(
-        "weights are not divided by their row sums, which vanish in the norm that follows",
-        "padded tokens are skipped",
-    ),
     variants=({"chunk": 3}, {"value_scale": 1}),
     build=Retention,
     aliases=("retnet",),
-    gives_up="The past fades at a rate that is fixed per head, whatever the tokens say.",
 )

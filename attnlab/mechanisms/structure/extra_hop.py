@@ -1,4 +1,4 @@
-r"""eXtra hop attention: linked texts tell each other what they hold, through their first tokens.
+r"""eXtra hop attention (Transformer-XH): linked texts tell each other what they hold.
 
 Pages link to pages. Each text is read by a Transformer of its own, whose attention stays inside the
 text; its first token, the hub ([CLS]), gathers what the text says. Extra hop attention then lets
@@ -31,8 +31,14 @@ The paper's letters: our $s_{\tau\eta}$, $q$, $k$ and $v$ have hats there; W is 
 Readings. A text without links gets zeros for $\hat h$. Both scores have projections of their own,
 with an output projection of the heads before W.
 
-Departures of the released code beyond the score, not followed here: it makes queries, keys and
-values by one map for each head, joins as [found; own], and adds a ReLU and a residual.
+The released code, beyond the score, makes queries, keys and values by one map for each head, joins
+as [found; own], and adds a ReLU and a residual. It is not followed here.
+
+Departures.
+- queries, keys and values have projections of their own with both scores
+- no ReLU and no residual follow, as the released code has them
+
+Gives up. Texts meet only in their first tokens, and only along links.
 
 Zhao, Xiong, Rosset, Song, Bennett, Tiwary. Transformer-XH: Multi-Evidence Reasoning with eXtra Hop
 Attention. ICLR 2020, equations 7 to 9.
@@ -46,10 +52,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads, finite
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import wide
 from attnlab.core.shapes import (
     Outputs,
     Queries,
@@ -79,29 +86,28 @@ class Hop(Options):
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, k: SelfKeys, v: SelfValues, *, structure: GraphBatch, options: Hop = Hop()
 ) -> Outputs:
     """What each hub takes from the hubs from which a link leads to it (eq. 8)."""
     structure.check_fits(len(q), q.shape[2], q.device)
-    own, keys = wide(q), wide(k)
     if options.score == "dot":
-        return over_pairs(own @ keys.mT * q.shape[-1] ** -0.5, v, structure)
-    sums = own.sum(-1)[..., :, None] + keys.sum(-1)[..., None, :]
+        return over_pairs(q @ k.mT * q.shape[-1] ** -0.5, v, structure)
+    sums = q.sum(-1)[..., :, None] + k.sum(-1)[..., None, :]
     return over_pairs(F.leaky_relu(sums, SLOPE), v, structure)
 
 
 # ---- edges
 
 
-@checked
+@form(autocast=True)
 def edges(
     q: Queries, k: SelfKeys, v: SelfValues, *, structure: GraphBatch, options: Hop = Hop()
 ) -> Outputs:
     """The same over the list of links."""
     structure.check_fits(len(q), q.shape[2], q.device)
-    own, keys = of_tokens(wide(q)), of_tokens(wide(k))
+    own, keys = of_tokens(q), of_tokens(k)
     if options.score == "dot":
         scores = products(own, keys, structure.by_ends) * q.shape[-1] ** -0.5
     else:
@@ -115,7 +121,7 @@ FORMS = {"naive": naive, "edges": edges}
 # ---- module
 
 
-class ExtraHop(nn.Module):
+class ExtraHop(Layer):
     """The hubs of linked texts, one layer on: (b, n, dim) → (b, n, dim)."""
 
     adds_constant = True  # what a hub was itself is joined to what it finds
@@ -141,9 +147,6 @@ class ExtraHop(nn.Module):
         out: Tensor = self.joined(torch.cat([own, self.heads.merge(found)], -1))
         return out
 
-    def extra_repr(self) -> str:
-        return ", ".join(filter(None, [str(self.options), f"form={self.form!r}"]))
-
 
 @checked
 def at_hubs(
@@ -159,16 +162,10 @@ def at_hubs(
 h, n, n_E, d, e = letters("h n n_E d e")
 
 CARD = Card(
+    __doc__,
     name="extra_hop",
-    title="eXtra hop attention (Transformer-XH)",
     family="structure",
     role="attend",
-    paper=Paper(
-        "Zhao, Xiong, Rosset, Song, Bennett, Tiwary",
-        "Transformer-XH: Multi-Evidence Reasoning with eXtra Hop Attention",
-        "ICLR",
-        2020,
-    ),
     forms=FORMS,
     options=Hop,
     structure=GraphBatch,
@@ -178,11 +175,6 @@ CARD = Card(
     memory={"naive": 2 * h * n**2, "edges": 2 * h * n_E * (d + e)},
     notes={"naive": ("weights",), "edges": ("edge_weights", "weights")},
     variants=({"score": "additive"},),
-    departures=(
-        "queries, keys and values have projections of their own with both scores",
-        "no ReLU and no residual follow, as the released code has them",
-    ),
     build=ExtraHop,
     aliases=("transformer_xh",),
-    gives_up="Texts meet only in their first tokens, and only along links.",
 )

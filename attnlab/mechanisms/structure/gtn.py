@@ -1,4 +1,4 @@
-r"""Graph Transformer Networks: which paths to follow is learned.
+r"""Graph Transformer Network: which paths to follow is learned.
 
 The edges of a graph are of K kinds: who wrote a paper, where it appeared, what it cites. Two nodes
 may belong together because a path of certain kinds leads from one to the other, such as author,
@@ -34,9 +34,12 @@ The trap: a softmax gives no zeros. A node that has no edge of the chosen kind h
 of $10^{-26}$, edges of the others, and $D^{-1}$ makes a full row of them. So both forms compute in
 float64 where the device has it: in float32 a product of two such weights is zero.
 
-Departures of the first released code, not followed here: it removes the diagonal and normalises
-columns between the products, which does not cancel. The output projection after the channels is
-ours, as after heads.
+Departures.
+- the diagonal is kept and rows are normalised between products, as printed. The first released code
+  removes the diagonal and normalises columns between the products, which does not cancel.
+- an output projection follows the channels. It is as after heads.
+
+Gives up. The weights do not depend on what the nodes hold, only on the kinds of the edges.
 
 Yun, Jeong, Kim, Kang, Kim. Graph Transformer Networks. NeurIPS 2019, arXiv:1911.06455, section 3.
 """
@@ -49,8 +52,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads, finite
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import exact_dtype
 from attnlab.core.probe import note
@@ -77,7 +82,7 @@ class Paths(Options):
 # ---- naive
 
 
-@checked
+@form
 def naive(v: SelfValues, choices: Choices, *, structure: GraphBatch) -> Outputs:
     """The mean over the nodes that the paths of each channel lead to, and the node itself."""
     structure.check_fits(len(v), v.shape[2], v.device)
@@ -91,7 +96,7 @@ def naive(v: SelfValues, choices: Choices, *, structure: GraphBatch) -> Outputs:
     reached = by_row_sums(product)
     own = torch.eye(v.shape[2], device=v.device).to(reached.dtype)
     weights = note("weights", by_row_sums(reached + own))
-    return (weights @ v.to(weights.dtype)).to(v.dtype)
+    return weights @ v.to(weights.dtype)
 
 
 def _chosen(choices: Tensor) -> Tensor:
@@ -130,7 +135,7 @@ def check_kinds(structure: GraphBatch, kinds: int) -> None:
 # ---- edges
 
 
-@checked
+@form(autocast=True)
 def edges(v: SelfValues, choices: Choices, *, structure: GraphBatch) -> Outputs:
     """The same without a product of matrices: $Q_1 (Q_2 (\\cdots (Q_s V)))$ over D."""
     structure.check_fits(len(v), v.shape[2], v.device)
@@ -144,7 +149,7 @@ def edges(v: SelfValues, choices: Choices, *, structure: GraphBatch) -> Outputs:
     total, sums = moved[..., :-1], moved[..., -1:]
     reaches = (sums != 0).to(sums.dtype)
     out = (total / (sums + (sums == 0)) + own) / (1 + reaches)
-    return out.unflatten(0, (len(v), v.shape[2])).transpose(1, 2).to(v.dtype)
+    return out.unflatten(0, (len(v), v.shape[2])).transpose(1, 2)
 
 
 FORMS = {"naive": naive, "edges": edges}
@@ -181,7 +186,7 @@ def meta_paths(choices: Float[Tensor, "s t"]) -> list[tuple[tuple[int, ...], flo
 # ---- module
 
 
-class GTN(nn.Module):
+class GTN(Layer):
     """Averages along learned paths: (b, n, dim) → (b, n, dim); a head is a channel."""
 
     @checked
@@ -206,26 +211,16 @@ class GTN(nn.Module):
         out = FORMS[self.form](v, self.choices.to(v.dtype), structure=structure)
         return self.heads.merge(out.relu())
 
-    def extra_repr(self) -> str:
-        return ", ".join(filter(None, [str(self.options), f"form={self.form!r}"]))
-
 
 # ---- card
 
 h, n, n_E, e, s = letters("h n n_E e s")
 
 CARD = Card(
+    __doc__,
     name="gtn",
-    title="Graph Transformer Network",
     family="structure",
     role="mix",
-    paper=Paper(
-        "Yun, Jeong, Kim, Kang, Kim",
-        "Graph Transformer Networks",
-        "NeurIPS",
-        2019,
-        "1911.06455",
-    ),
     forms=FORMS,
     options=Paths,
     structure=GraphBatch,
@@ -236,11 +231,6 @@ CARD = Card(
     memory={"naive": h * s * n**2, "edges": 2 * h * n_E * e},
     notes={"naive": ("choices", "weights"), "edges": ("choices",)},
     variants=({"kinds": 3, "steps": 3},),
-    departures=(
-        "the diagonal is kept and rows are normalised between products, as printed",
-        "an output projection follows the channels",
-    ),
     build=GTN,
     aliases=("graph_transformer_network",),
-    gives_up="The weights do not depend on what the nodes hold, only on the kinds of the edges.",
 )

@@ -1,4 +1,4 @@
-r"""Row-column intersection: the answer stands where the right row and the right column meet.
+r"""Row-column intersection (RCI): the answer is where the right row and the right column meet.
 
 To find in a table the cell that answers a question, a model reads each row and each column as a
 text of its own, with the question, and gives it two logits $z$: no, yes. Rows and columns have a
@@ -37,8 +37,12 @@ another row, but the text of every column. As a row is read alone, no question t
 Trap: where the answer of a question is known as a text alone, every row and column that holds this
 text is marked as right, wherever it stands.
 
-Departures of the released code, under ``score="logit"``: a cell's score is the sum of the two
-logits of "yes". They leave the logits of "no" out, so they rank the cells of two tables otherwise.
+Departures.
+- scores of cells are sums of log probabilities; score='logit' is the released sum. There a cell's
+  score is the sum of the two logits of "yes". It leaves the logits of "no" out, and ranks the cells
+  of two tables otherwise.
+
+Gives up. A row is read without the other rows, so rows cannot be compared.
 
 Glass, Canim, Gliozzo, Chemmengath, Kumar, Chakravarti, Sil, Pan, Bharadwaj, Fauceglia. Capturing
 Row and Column Semantics in Transformer Based Question Answering over Tables. NAACL 2021,
@@ -50,13 +54,14 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from attnlab.core import sdpa
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
     Outputs,
@@ -85,15 +90,15 @@ class Reading(Options):
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, k: SelfKeys, v: SelfValues, *, structure: TextPairs, options: Reading = Reading()
 ) -> Outputs:
     """What each token takes from the tokens that it reads."""
     mask = _allowed(q, structure, options)
-    scores = wide(q) @ wide(k).mT * q.shape[-1] ** -0.5
+    scores = q @ k.mT * q.shape[-1] ** -0.5
     weights = note("weights", masked_softmax(scores, mask))
-    return (weights @ wide(v)).to(v.dtype)
+    return weights @ v
 
 
 # ---- fused
@@ -119,7 +124,7 @@ FORMS = {"naive": naive, "fused": fused}
 # ---- module
 
 
-class PairAttention(nn.Module):
+class PairAttention(Layer):
     """One layer that reads pairs of a question and a text: (b, n, dim) → (b, n, dim).
 
     In the representation model the text has projections of its own, ``text_heads``.
@@ -155,9 +160,6 @@ class PairAttention(nn.Module):
             return self.heads.merge(out)
         merged = self.heads.merge(out), self.text_heads.merge(out)
         return torch.where(structure.in_text[..., None], merged[1], merged[0])
-
-    def extra_repr(self) -> str:
-        return ", ".join(filter(None, [str(self.options), f"form={self.form!r}"]))
 
 
 # ---- scores
@@ -197,17 +199,10 @@ def cell_scores(
 h, n, d, e = letters("h n d e")
 
 CARD = Card(
+    __doc__,
     name="rci",
-    title="Row-column intersection (RCI)",
     family="structure",
     role="attend",
-    paper=Paper(
-        "Glass, Canim, Gliozzo, Chemmengath, Kumar, Chakravarti, Sil, Pan, Bharadwaj, Fauceglia",
-        "Capturing Row and Column Semantics in Transformer Based Question Answering over Tables",
-        "NAACL",
-        2021,
-        "2104.08303",
-    ),
     forms=FORMS,
     options=Reading,
     structure=TextPairs,
@@ -217,10 +212,6 @@ CARD = Card(
     memory={"naive": h * n**2, "fused": n**2},
     notes={"naive": ("weights",)},
     variants=({"model": "representation"},),
-    departures=(
-        "scores of cells are sums of log probabilities; score='logit' is the released sum",
-    ),
     build=PairAttention,
     aliases=("row_column_intersection",),
-    gives_up="A row is read without the other rows, so rows cannot be compared.",
 )

@@ -37,10 +37,16 @@ eigenvalues.
 The paper's letters: our r is its $d_p$, our W, x and E together its $w_{in}$, which projects the
 concatenation $[x_v, P_v, P_v, E]$: a sum of projections.
 
-Departures. In the released code a loop has the type of a node, here that of an edge. There, random
-identifiers come from one matrix as large as the largest graph of the batch, cut to 64 columns and
-normalised again; here they do not depend on the other graphs. All graphs of a batch share one draw.
-There is no second learned token ([null]) beside that of the graph.
+Readings. There is no second learned token ([null]) beside that of the graph.
+
+Departures.
+- a loop has the type of an edge; in the released code it has that of a node
+- random identifiers of a graph do not depend on the other graphs of its batch. There they come from
+  one matrix as large as the largest graph of the batch, cut to 64 columns and normalised again. All
+  graphs of a batch share one draw.
+- in a stack of layers the edges begin anew in each; GraphTokens makes tokens that are kept
+
+Gives up. Nothing: every node attends to every node and edge, at a cost that grows with both.
 
 Kim, Nguyen, Min, Cho, Lee, Lee, Hong. Pure Transformers are Powerful Graph Learners. NeurIPS 2022,
 arXiv:2207.02505, section 2 and appendix A.
@@ -53,9 +59,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.heads import Heads, finite, fits
 from attnlab.core.latents import ATTEND, Form
+from attnlab.core.layer import Layer
 from attnlab.core.options import Count, Options, Size
 from attnlab.core.precision import normal
 from attnlab.core.shapes import (
@@ -130,7 +137,7 @@ def _shape(count: int, width: int, seed: Tensor) -> Tensor:
 # ---- module
 
 
-class GraphTokens(nn.Module):
+class GraphTokens(Layer):
     """The tokens of graphs: (b, n, dim) → (b, m, dim), first the graph, then n nodes, then edges,
     with a padding (b, m) that is True at tokens that exist."""
 
@@ -183,11 +190,8 @@ class GraphTokens(nn.Module):
         own: Tensor = self.edges(structure.read_features(self.options.edge_features).to(p.dtype))
         return made + own
 
-    def extra_repr(self) -> str:
-        return str(self.options)
 
-
-class TokenGT(nn.Module):
+class TokenGT(Layer):
     """The nodes of graphs attend to all nodes and edges: (b, n, dim) → (b, n, dim)."""
 
     @checked
@@ -210,26 +214,16 @@ class TokenGT(nn.Module):
         q, k, v = self.heads.project(nodes, tokens, padding=exist)
         return self.heads.merge(FORMS[self.form](q, k, v, padding=exist))
 
-    def extra_repr(self) -> str:
-        return f"form={self.form!r}"
-
 
 # ---- card
 
 h, n, n_E, d, e = letters("h n n_E d e")
 
 CARD = Card(
+    __doc__,
     name="token_gt",
-    title="TokenGT",
     family="structure",
     role="attend",
-    paper=Paper(
-        "Kim, Nguyen, Min, Cho, Lee, Lee, Hong",
-        "Pure Transformers are Powerful Graph Learners",
-        "NeurIPS",
-        2022,
-        "2207.02505",
-    ),
     forms=FORMS,
     options=Identified,
     structure=GraphBatch,
@@ -239,12 +233,6 @@ CARD = Card(
     memory={"naive": h * n * (n + n_E), "fused": h * (n + n_E) * (d + e)},
     notes={"naive": ("scores", "weights")},
     variants=({"edge_features": 2, "width": 5}, {"identifiers": "laplacian", "width": 4}),
-    departures=(
-        "a loop has the type of an edge; in the released code it has that of a node",
-        "random identifiers of a graph do not depend on the other graphs of its batch",
-        "in a stack of layers the edges begin anew in each; GraphTokens makes tokens that are kept",
-    ),
     build=TokenGT,
     aliases=("tokengt",),
-    gives_up="Nothing: every node attends to every node and edge, at a cost that grows with both.",
 )

@@ -1,4 +1,4 @@
-r"""Tree-LSTM: an LSTM whose past is the children of a node, computed from the leaves up.
+r"""Child-sum Tree-LSTM: an LSTM whose past is the children of a node, from the leaves up.
 
 An LSTM reads a sequence and passes its state from one token to the next. The child-sum Tree-LSTM
 passes states from children to their parent. Node j with the children C(j) and the input $x_j$ takes
@@ -22,8 +22,10 @@ maps of the input. The states are n × d numbers.
 
 The paper's letters are ours.
 
-Departures. None from the child-sum equations. The order of the children does not matter; the
-paper's N-ary variant, which uses it, is not built.
+Readings. Nothing departs from the child-sum equations. The order of the children does not matter;
+the paper's N-ary variant, which uses it, is not built.
+
+Gives up. A node depends only on the nodes below it, and is computed after its children.
 
 Tai, Socher, Manning. Improved Semantic Representations From Tree-Structured Long Short-Term Memory
 Networks. ACL 2015, arXiv:1503.00075, section 3.1, equations 2 to 8.
@@ -36,10 +38,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import finite, fits
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
-from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import TokenPadding, Tokens, checked
 from attnlab.structures.tree_batch import TreeBatch
@@ -51,12 +54,12 @@ States = Float[Tensor, "b n d"]
 # ---- naive
 
 
-@checked
+@form
 def naive(x: Gates, recurrent: Recurrent, *, structure: TreeBatch) -> States:
     """The hidden states, one node after its children (eq. 2 to 8)."""
     structure.check_fits(x.shape[0], x.shape[1], x.device)
-    trees = [_one_tree(wide(x[i]), wide(recurrent), structure.children(i)) for i in range(len(x))]
-    return torch.stack(trees).to(x.dtype) if trees else x[:, :, 0]
+    trees = [_one_tree(x[i], recurrent, structure.children(i)) for i in range(len(x))]
+    return torch.stack(trees) if trees else x[:, :, 0]
 
 
 def _one_tree(x: Tensor, recurrent: Tensor, tree: dict[int, list[int]]) -> Tensor:
@@ -83,24 +86,24 @@ def _cell(i_o_u: Float[Tensor, "... 3 d"], kept: Tensor) -> tuple[Tensor, Tensor
 # ---- levels
 
 
-@checked
+@form(autocast=True)
 def levels(x: Gates, recurrent: Recurrent, *, structure: TreeBatch) -> States:
     """The same for all nodes of one height together."""
     b, n, _, d = x.shape
     structure.check_fits(b, n, x.device)
-    inputs, own = wide(x).flatten(0, 1), wide(recurrent)
-    of_node = own[:3].transpose(0, 1).flatten(1)
+    inputs = x.flatten(0, 1)
+    of_node = recurrent[:3].transpose(0, 1).flatten(1)
     hidden, memory = _cell(inputs[:, :3], inputs.new_zeros(b * n, d))
     for level in structure.levels:
         h, c = hidden[level.children], memory[level.children]
-        kept = torch.sigmoid(inputs[level.nodes, 3][level.parents] + h @ own[3]) * c
+        kept = torch.sigmoid(inputs[level.nodes, 3][level.parents] + h @ recurrent[3]) * c
         sums = h.new_zeros(len(level.nodes), 2 * d)
         sums = sums.index_add(0, level.parents, torch.cat([h, kept], 1))
         i_o_u = inputs[level.nodes, :3] + (sums[:, :d] @ of_node).unflatten(1, (3, d))
         h, c = _cell(i_o_u, sums[:, d:])
         hidden = hidden.index_copy(0, level.nodes, h)
         memory = memory.index_copy(0, level.nodes, c)
-    return (hidden.view(b, n, d) * structure.padding[..., None]).to(x.dtype)
+    return hidden.view(b, n, d) * structure.padding[..., None]
 
 
 FORMS: dict[str, Callable[..., Tensor]] = {"naive": naive, "levels": levels}
@@ -108,7 +111,7 @@ FORMS: dict[str, Callable[..., Tensor]] = {"naive": naive, "levels": levels}
 # ---- module
 
 
-class TreeLSTM(nn.Module):
+class TreeLSTM(Layer):
     """The hidden state of every leaf and node: (b, n, dim) → (b, n, dim); zeros at padding."""
 
     @checked
@@ -129,26 +132,16 @@ class TreeLSTM(nn.Module):
         states = FORMS[self.form](gates, self.recurrent, structure=structure)
         return note("state", states)
 
-    def extra_repr(self) -> str:
-        return f"form={self.form!r}"
-
 
 # ---- card
 
 n, dim = letters("n dim")
 
 CARD = Card(
+    __doc__,
     name="tree_lstm",
-    title="Child-sum Tree-LSTM",
     family="structure",
     role="mix",
-    paper=Paper(
-        "Tai, Socher, Manning",
-        "Improved Semantic Representations From Tree-Structured Long Short-Term Memory Networks",
-        "ACL",
-        2015,
-        "1503.00075",
-    ),
     forms=FORMS,
     structure=TreeBatch,
     causal="never",
@@ -157,5 +150,4 @@ CARD = Card(
     memory=4 * n * dim,
     build=TreeLSTM,
     aliases=("child_sum_tree_lstm",),
-    gives_up="A node depends only on the nodes below it, and is computed after its children.",
 )

@@ -13,6 +13,7 @@ from attnlab.mechanisms.dense import full
 from attnlab.mechanisms.fixed.memory_compressed import (
     FORMS,
     Compression,
+    LocalAttention,
     MemoryCompressedAttention,
     visible_slots,
 )
@@ -152,21 +153,22 @@ def test_the_state_is_a_third_of_a_cache() -> None:
     _, state = layer.step(torch.randn(2, 23, 12))
     assert state.slots.keys.shape[2] == 7
     assert state.open.keys.shape[2] == 2
-    _, state = MemoryCompressedAttention(
-        12, 3, causal=True, options=Compression(kind="local", block=5)
-    ).step(torch.randn(2, 23, 12))
+    _, state = LocalAttention(12, 3, causal=True, block=5).step(torch.randn(2, 23, 12))
     assert state.places.tolist() == [20, 21, 22]
 
 
 def test_local_layers_are_block_diagonal() -> None:
-    ours = MemoryCompressedAttention(12, 3, options=Compression(kind="local", block=4)).double()
+    ours = attnlab.build("memory_compressed", dim=12, heads=3, kind="local", block=4).double()
+    assert isinstance(ours, LocalAttention)
     theirs = full.FullAttention(12, 3).double()
     theirs.load_state_dict(ours.state_dict())
     x = torch.randn(2, M, 12, dtype=torch.float64)
     for start in range(0, M, 4):
         piece = slice(start, start + 4)
         torch.testing.assert_close(ours(x)[:, piece], theirs(x[:, piece]))
-    assert Compression(kind="local", block=4).pattern(causal=True).count(8) == 20
+    assert LocalAttention(12, 3, block=4, causal=True).pattern.count(8) == 20
+    with pytest.raises(ValueError, match=r"a layer of its own, LocalAttention\(12, 3, block=4\)"):
+        MemoryCompressedAttention(12, 3, options=Compression(kind="local", block=4))
 
 
 def test_local_and_compressed_layers_take_turns() -> None:

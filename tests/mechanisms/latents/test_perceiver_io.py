@@ -97,4 +97,4 @@ def test_what_does_not_fit_is_refused() -> None:
         Latents(depth=-1)
     with pytest.raises(ValueError, match="depth should be at most 1000, got 1,001"):
         Latents(depth=1001)
-    assert repr(made(depth=0)).startswith("PerceiverIO(\n  depth=0, form='fused'")
+    assert repr(made(depth=0)).startswith(f"PerceiverIO(\n  dim={DIM}, depth=0, form='fused'")

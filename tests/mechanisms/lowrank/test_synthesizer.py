@@ -13,6 +13,7 @@ from attnlab.core.probe import record
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.measure.count import count
 from attnlab.mechanisms.dense.full import FullAttention
+from attnlab.mechanisms.lowrank import synthesizer as synthesizer_page
 from attnlab.mechanisms.lowrank.synthesizer import (
     FORMS,
     VARIANTS,
@@ -153,6 +154,16 @@ def test_random_with_the_scores_of_full_attention_is_full_attention() -> None:
     q, k, _ = full.heads.project(x)
     made.synthesize[0].table.data = (q @ k.mT / math.sqrt(DIM // HEADS))[0]
     torch.testing.assert_close(made(x), full(x))
+
+
+@pytest.mark.parametrize("form", ["naive", "fused"])
+def test_dense_is_the_papers_equation(form: str) -> None:
+    made = layer("dense", max_len=N, form=form)
+    x, (F,) = torch.randn(2, N, DIM, dtype=torch.float64), made.synthesize
+    first, second = F.hidden.linear, F.second
+    weights = first.weight.unflatten(0, (HEADS, -1)).mT, first.bias.unflatten(0, (HEADS, -1))
+    out = synthesizer_page.dense(x, *weights, second.weight.mT, second.bias, made.heads.values(x))
+    torch.testing.assert_close(made.heads.merge(out), made(x))
 
 
 def test_factorized_random_of_full_rank_is_random() -> None:

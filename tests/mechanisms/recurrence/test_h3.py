@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.mechanisms.recurrence import h3
-from attnlab.mechanisms.recurrence.h3 import FORMS, H3, Hippos
+from attnlab.mechanisms.recurrence.h3 import FORMS, H3, H3Options
 from tests.mechanisms.recurrence.recurrences import PROMISES, sequence
 
 EVERY = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
@@ -24,13 +24,15 @@ def drawn(n: int = 11, heads: int = 3, d: int = 2, taps: int = 4, r: int = 3) ->
 
 def layer(form: str = "chunked") -> H3:
     torch.manual_seed(2)
-    return H3(6, 3, form=form, options=Hippos(state=6, shift=4, chunk=3)).double()
+    return H3(6, 3, form=form, options=H3Options(state=6, shift=4, chunk=3)).double()
 
 
 @EVERY
 def test_the_sum_in_plain_numbers(form) -> None:
-    q, k, v, taps, frequency, log_decay, log_step, weight, skip = given = drawn()
-    out = form(*given, options=Hippos(chunk=3))
+    q, k, v, taps, *rest = drawn()
+    frequency, log_decay, log_step, weight, skip = space = h3.StateSpace(*rest)
+    more = {"options": H3Options(chunk=3)} if form is h3.chunked else {}
+    out = form(q, k, v, taps, space, **more)
     for b, h, i, e in ((0, 0, 0, 1), (1, 2, 10, 4), (0, 1, 5, 0)):
         step, wanted = math.exp(log_step[h]), 0.0
         for j in range(i + 1):
@@ -56,7 +58,7 @@ def test_without_shift_and_decay_it_is_linear_attention_without_a_denominator(fo
     # One mode that does not decay: e^-800 is 0, and 2 Re C B step = 1.
     zeros, weight = torch.zeros(h, 1).double(), torch.tensor([0.5, 0]).double().expand(h, 1, 2)
     none = torch.zeros(h).double()
-    out = form(q, k, v, identity, zeros, zeros - 800, none, weight, none)
+    out = form(q, k, v, identity, h3.StateSpace(zeros, zeros - 800, none, weight, none))
     sums = torch.einsum("bhnd,bhne->bhnde", k, v).cumsum(dim=2)
     torch.testing.assert_close(out, torch.einsum("bhnd,bhnde->bhne", q, sums))
 
@@ -69,7 +71,7 @@ def test_a_shift_of_one_recalls_what_followed_a_token(form) -> None:
     one = torch.tensor([0.0, 1]).double().expand(1, 5, 2)
     zeros, weight = torch.zeros(1, 1).double(), torch.tensor([[[0.5, 0]]]).double()
     none = torch.zeros(1).double()
-    out = form(k, k, v, one, zeros, zeros - 800, none, weight, none)
+    out = form(k, k, v, one, h3.StateSpace(zeros, zeros - 800, none, weight, none))
     torch.testing.assert_close(out[0, 0, 5], v[0, 0, 3])  # the token 2 came before, and then 3
 
 
@@ -81,7 +83,7 @@ def test_the_mixing_matrix_is_exact(form: str) -> None:
     assert found.exact
     q, k, _ = made.heads.project(x)
     eye = torch.eye(11).double().expand(2, 3, -1, -1)
-    wanted = h3.naive(q, k, eye, made.taps, *made._poles(), made.skip)
+    wanted = h3.naive(q, k, eye, made.taps, made._space())
     torch.testing.assert_close(found.matrix, wanted)
     assert found.matrix.triu(1).abs().max() < 1e-12
 
@@ -94,4 +96,4 @@ def test_promises_of_a_recurrence(promise, form: str) -> None:
 
 def test_an_odd_state_is_refused() -> None:
     with pytest.raises(ValueError, match="state should be even, got 3"):
-        Hippos(state=3)
+        H3Options(state=3)

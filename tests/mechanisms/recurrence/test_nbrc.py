@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from attnlab.mechanisms.recurrence import brc, nbrc
-from attnlab.mechanisms.recurrence.nbrc import FORMS, NBRC
+from attnlab.mechanisms.recurrence import bistable
+from attnlab.mechanisms.recurrence.bistable import NBRC
+from attnlab.mechanisms.recurrence.bistable import NBRC_FORMS as FORMS
 from tests.mechanisms.recurrence.recurrences import PROMISES
 
 EVERY = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
@@ -59,7 +60,7 @@ def test_it_is_a_gru_with_twice_the_identity(form) -> None:
 def test_with_diagonal_matrices_it_is_brc(form) -> None:
     x, inputs, recurrent, biases = drawn()
     of_units = recurrent.diagonal(dim1=1, dim2=2)
-    expected = brc.naive(x, inputs, of_units, biases)
+    expected = bistable.naive(x, inputs, of_units, biases)
     torch.testing.assert_close(form(x, inputs, of_units.diag_embed(), biases), expected)
 
 
@@ -82,4 +83,4 @@ def test_parameters_and_where_they_start() -> None:
     assert sum(p.numel() for p in made.parameters()) == 3 * 49 + 2 * 49 + 14
     torch.testing.assert_close(made.recurrent @ made.recurrent.mT, torch.eye(7).expand(2, 7, 7),
                                check_dtype=False)  # fmt: skip
-    assert nbrc.NBRC(100).inputs.std().item() == pytest.approx((2 / 200) ** 0.5, rel=0.02)
+    assert NBRC(100).inputs.std().item() == pytest.approx((2 / 200) ** 0.5, rel=0.02)

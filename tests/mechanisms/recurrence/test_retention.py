@@ -31,7 +31,8 @@ def layer(form: str = "chunked", **more) -> Retention:
 @EVERY
 def test_the_sum_in_plain_numbers(form) -> None:
     q, k, v = drawn()
-    out = form(q, k, v, options=Retaining(chunk=4))
+    options = {"options": Retaining(chunk=4)} if form is retention.chunked else {}
+    out = form(q, k, v, **options)
     for b, h, i, e in ((0, 0, 0, 1), (1, 2, 12, 4), (0, 1, 6, 0)):
         gamma, wanted = 1 - 2 ** (-5 - h), 0.0
         for j in range(i + 1):

@@ -58,7 +58,7 @@ def test_the_recurrence_in_plain_numbers(form, initial: str, rule: str) -> None:
     length = 7 if rule == "softmax" else None
     made = layer(initial=initial, discretization=rule, length=length)
     x = sequence(made)
-    out = form(x, *made._learned(), made.skip, options=made.options)
+    out = form(x, made._learned(), options=made.options)
     for row, channel in ((0, 0), (1, 4)):
         wanted = by_hand(made, x[row, :, channel].tolist(), channel)
         assert out[row, :, channel].tolist() == pytest.approx(wanted, rel=1e-9)
@@ -67,7 +67,7 @@ def test_the_recurrence_in_plain_numbers(form, initial: str, rule: str) -> None:
 def test_after_the_convolution_come_gelu_and_a_gated_linear_unit() -> None:
     made = layer()
     x = sequence(made)
-    y = s4d.naive(x, *made._learned(), made.skip, options=made.options)
+    y = s4d.naive(x, made._learned(), options=made.options)
     W = made.heads.output
     value, gate = F.linear(F.gelu(y), W.weight, W.bias).chunk(2, dim=-1)
     torch.testing.assert_close(made(x), value * gate.sigmoid())
@@ -186,12 +186,12 @@ def test_a_signal_is_read_from_the_state(initial: str) -> None:
     made = S4D(1, options=StateSpace(initial=initial, shortest=0.01, longest=0.01)).double()
     u = smooth(200)
     parts = made.system()
-    state = state_space.recurrent(u[None, :, None], state_space.nothing(u[None, :, None], 32),
+    state = state_space.recurrent(u[None, :, None], state_space.initial_state(u[None, :, None], 32),
                                   *parts)[1]  # fmt: skip
     found = past.reconstructed(state, parts.decay, parts.drive, 200)[0, 0]
     assert (found - u)[-100:].abs().mean() < 0.02
     again = state_space.recurrent(
-        found[None, :, None], state_space.nothing(found[None, :, None], 32), *parts
+        found[None, :, None], state_space.initial_state(found[None, :, None], 32), *parts
     )[1]
     torch.testing.assert_close(again, state, rtol=1e-4, atol=1e-5)
 
@@ -200,7 +200,7 @@ def test_as_many_tokens_as_the_state_has_numbers_are_read_exactly() -> None:
     made = S4D(2, options=StateSpace(state=8, shortest=0.2, longest=0.3)).double()
     u = torch.randn(3, 8, 2).double()
     parts = made.system()
-    state = state_space.recurrent(u, state_space.nothing(u, 4), *parts)[1]
+    state = state_space.recurrent(u, state_space.initial_state(u, 4), *parts)[1]
     found = past.reconstructed(state, parts.decay, parts.drive, 8)
     torch.testing.assert_close(found, u.mT, rtol=1e-6, atol=1e-6)
 
@@ -212,7 +212,7 @@ def test_the_state_of_legs_holds_legendre_coefficients() -> None:
     t = torch.arange(n) * step
     u = torch.sin(1.3 * t).double()
     x = u[None, :, None]
-    state = state_space.advance(x, state_space.nothing(x, 64), *made.system(), chunk=64)[1]
+    state = state_space.advance(x, state_space.initial_state(x, 64), *made.system(), chunk=64)[1]
     ages = torch.tensor([0.0, 0.1, 0.5, 1.0]).double()
     wanted = torch.sin(1.3 * (t[-1].double() - ages))
     found = past.legendre_past(state[0, 0], ages)

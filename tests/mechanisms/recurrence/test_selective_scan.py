@@ -11,7 +11,7 @@ from attnlab.core.probe import record
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.measure.count import count
 from attnlab.mechanisms.recurrence import selective_scan
-from attnlab.mechanisms.recurrence.selective_scan import FORMS, Selective, SelectiveScan
+from attnlab.mechanisms.recurrence.selective_scan import FORMS, Selective, SelectiveScan, scan
 from tests.mechanisms.recurrence.recurrences import PROMISES, sequence
 
 EVERY = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
@@ -88,8 +88,8 @@ def test_hugging_faces_block() -> None:
 def test_any_length_by_any_span(
     n: int, together: int, span: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(selective_scan, "SPAN", span)
-    monkeypatch.setattr(selective_scan, "TOGETHER", together)
+    monkeypatch.setattr(scan, "SPAN", span)
+    monkeypatch.setattr(scan, "TOGETHER", together)
     given = [x.requires_grad_() for x in drawn(n)]
     outs = [form(*given) for form in FORMS.values()]
     torch.testing.assert_close(outs[1], outs[0])
@@ -100,7 +100,7 @@ def test_any_length_by_any_span(
 
 def test_the_backward_pass_keeps_no_state_of_every_token(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a span alone: its bytes are what a long sequence needs beside its inputs."""
-    monkeypatch.setattr(selective_scan, "SPAN", 1 << 12)
+    monkeypatch.setattr(scan, "SPAN", 1 << 12)
     given = [x.requires_grad_() for x in drawn(512, dim=8, r=16, b=1)]
 
     def peak(form) -> int:

@@ -35,11 +35,16 @@ projections; ``karatsuba`` makes the last factor three. Beside a real layer of a
 
 The paper's letters: $W^Q, W^K, W^V$ are the complex projections; $e_{ij}$ is our score.
 
-Departures. Scores are divided by √d as in real attention: the paper prints the length under the
-root, the authors' classification code uses √d, their translation code √(2d). The printed
-$a_{ij} = \mathrm{softmax}(e_{ij}) / \sum e_{ij}$ is a softmax over the keys. The authors' code does
-not conjugate. A row without keys gives zeros, causal masks are aligned at the bottom right,
-and there is no dropout on the weights.
+Departures.
+- scores are |z|/√d; the paper prints the length under the root. The authors' classification code
+  uses √d, their translation code √(2d). The printed $a_{ij} = \mathrm{softmax}(e_{ij}) / \sum
+  e_{ij}$ is a softmax over the keys.
+- keys are conjugated, as the paper writes and its code does not
+- a row without keys gives zeros
+- causal masks are aligned at the bottom right when there are fewer queries than keys
+- no dropout on the weights
+
+Gives up. A complex number needs the memory of two real ones, and its products cost more.
 
 Wang, Zhao, Lioma, Li, Zhang, Simonsen. Encoding Word Order in Complex Embeddings. ICLR 2020,
 arXiv:1912.12333, appendix B, eq. 13 and 14.
@@ -55,7 +60,7 @@ from torch import Tensor
 
 from attnlab.core import patterns
 from attnlab.core.attention import DenseAttention
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.complex_linear import Weights, as_complex, as_pairs
 from attnlab.core.options import Size
 from attnlab.core.patterns import Mask
@@ -106,7 +111,7 @@ def naive(
     mask: Mask = None, score: Score = "modulus",
 ) -> ComplexOutputs:  # fmt: skip
     """The equation in complex numbers (Wang et al., eq. 14)."""
-    allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, *q.shape[:2])
+    allowed = patterns.dense_of(mask, q, k)
     products = q @ (k.mT if score == "unconjugated" else k.mH)
     sizes = products.real if score == "real" else products.abs()
     scores = note("scores", sizes * q.shape[-1] ** -0.5)
@@ -123,7 +128,7 @@ def real_pairs(
     mask: Mask = None, score: Score = "modulus",
 ) -> ComplexOutputs:  # fmt: skip
     """The same by products of real matrices, each complex vector as [Re, Im]."""
-    allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, *q.shape[:2])
+    allowed = patterns.dense_of(mask, q, k)
     keys = as_pairs(k.conj() if score == "unconjugated" else k)
     q = q * q.shape[-1] ** -0.5
     real = as_pairs(q) @ keys.mT
@@ -186,17 +191,10 @@ h, n, m, d, e = letters("h n m d e")
 
 
 CARD = Card(
+    __doc__,
     name="complex_attention",
-    title="Complex attention",
     family="dense",
     role="attend",
-    paper=Paper(
-        "Wang, Zhao, Lioma, Li, Zhang, Simonsen",
-        "Encoding Word Order in Complex Embeddings",
-        "ICLR",
-        2020,
-        "1912.12333",
-    ),
     forms=FORMS,
     causal="optional",
     time={
@@ -205,18 +203,10 @@ CARD = Card(
     },
     memory=2 * h * n * m,
     notes={"naive": ("scores", "weights"), "real_pairs": ("scores", "weights")},
-    departures=(
-        "scores are |z|/√d; the paper prints the length under the root",
-        "keys are conjugated, as the paper writes and its code does not",
-        "a row without keys gives zeros",
-        "causal masks are aligned at the bottom right when there are fewer queries than keys",
-        "no dropout on the weights",
-    ),
     variants=(
         {"score": "real"},
         {"score": "unconjugated", "weights": "equal"},
         {"karatsuba": True},
     ),
     build=ComplexAttention,
-    gives_up="A complex number needs the memory of two real ones, and its products cost more.",
 )

@@ -32,13 +32,20 @@ Cost: $2h\,(d + e)$ FLOPs a pair; $t\,n + (n - t)(t + 2r + 1)$ pairs at most, li
 The paper's letters: $n_g$, $n_l$ are our t and n − t; $r$ and $k$ are ``radius`` and ``clip``;
 $x^g$, $x^l$ are here one sequence, the global tokens first. Its base model has r = 84, k = 12.
 
-Readings and departures. The paper leaves labels other than distances to the task: these four are
-ours, as are the defaults of ``global_tokens`` and ``segment``. Which token is part of which is
-given with the data (``part_of``); without it each global token gets ``segment`` consecutive long
-tokens, and the last one all that remain. Projections are shared by the pieces, or
-(``separate=True``) each piece has its own keys and values, and long and global tokens have their
-own queries; the output projection is shared. Each head has its own label vectors. Not causal:
-global tokens attend to all.
+Readings. Each head has its own label vectors. Not causal: global tokens attend to all.
+
+Departures.
+- global and long input are one sequence, the global tokens first
+- four labels beside the clipped distances say whether a long token is part of a global token; which
+  is part of which can be given. The paper leaves labels other than distances to the task: these
+  four are ours, as are the defaults of ``global_tokens`` and ``segment``. Without ``part_of`` each
+  global token gets ``segment`` consecutive long tokens, and the last one all that remain.
+- the output projection is shared by global and long tokens. Projections are shared by the pieces,
+  or (``separate=True``) each piece has its own keys and values, and long and global tokens have
+  their own queries.
+- a query without allowed keys gives zeros
+
+Gives up. Far tokens exchange information only through a few global tokens.
 
 Ainslie, Ontanon, Alberti, Cvicek, Fisher, Pham, Ravula, Sanghai, Wang, Yang. ETC: Encoding Long and
 Structured Inputs in Transformers. EMNLP 2020, arXiv:2004.08483, section 3; relative labels: Shaw,
@@ -53,11 +60,12 @@ from jaxtyping import Bool
 from torch import Tensor, nn
 
 from attnlab.core import patterns
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads, finite
+from attnlab.core.layer import Layer
 from attnlab.core.options import Count, Size
 from attnlab.core.patterns import Pattern
-from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
     Outputs,
@@ -76,7 +84,7 @@ from attnlab.mechanisms.fixed.etc.structure import DEFAULT, GlobalLocal, PartOf,
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, k: SelfKeys, v: SelfValues, *,
     labels: Labels = None, padding: TokenPadding = None, part_of: PartOf = None,
@@ -88,23 +96,22 @@ def naive(
     ``global_keys`` and ``global_values`` are used by global queries in place of k and v.
     """
     validate_labels(labels, part_of, options)
-    n, dtype = q.shape[-2], v.dtype
+    n = q.shape[-2]
     t = min(options.global_tokens, n)
-    q, k, v = wide(q), wide(k), wide(v)
-    global_keys = k if global_keys is None else wide(global_keys)
-    global_values = v if global_values is None else wide(global_values)
+    global_keys = k if global_keys is None else global_keys
+    global_values = v if global_values is None else global_values
     owners = members(n, options, part_of, q.device)
     scores = torch.cat([q[:, :, :t] @ global_keys.mT, q[:, :, t:] @ k.mT], dim=-2)
     if labels is not None:
         ids = label_of_pairs(n, t, (labels.shape[-2] - CROSS) // 2, owners)
-        scores = scores + (q @ wide(labels).mT).gather(-1, ids[:, None].expand(scores.shape))
+        scores = scores + (q @ labels.mT).gather(-1, ids[:, None].expand(scores.shape))
     scores = note("scores", scores * q.shape[-1] ** -0.5)
     allowed = _allowed(n, t, options, owners)[:, None]
     if padding is not None:
         allowed = allowed & padding[:, None, None]
     weights = note("weights", masked_softmax(scores, allowed))
     out = torch.cat([weights[:, :, :t] @ global_values, weights[:, :, t:] @ v], dim=-2)
-    return out.to(dtype)
+    return out
 
 
 def _allowed(n: int, t: int, options: GlobalLocal, owners: Tensor) -> Bool[Tensor, "#b n n"]:
@@ -123,7 +130,7 @@ PIECES = ("g2g", "g2l", "l2g")  # beside l2l
 # ---- module
 
 
-class ETCAttention(nn.Module):
+class ETCAttention(Layer):
     """Multi-head ETC attention: (b, n, dim) → (b, n, dim), the global tokens first in x.
 
     ``clip`` is the paper's k. ``separate`` gives each piece projections of its own. ``part_of`` (b,
@@ -177,26 +184,16 @@ class ETCAttention(nn.Module):
     def _mask(self, padding: Tensor | None, part_of: Tensor | None) -> Pattern:
         return patterns.both(self.options.structure(part_of), patterns.padding(padding))
 
-    def extra_repr(self) -> str:
-        return f"{self.options}, form={self.form!r}".removeprefix(", ")
-
 
 # ---- card
 
 n, h, d, e, t, r = letters("n h d e t r")
 
 CARD = Card(
+    __doc__,
     name="etc",
-    title="ETC",
     family="fixed",
     role="attend",
-    paper=Paper(
-        "Ainslie, Ontanon, Alberti, Cvicek, Fisher, Pham, Ravula, Sanghai, Wang, Yang",
-        "ETC: Encoding Long and Structured Inputs in Transformers",
-        "EMNLP",
-        2020,
-        "2004.08483",
-    ),
     forms=FORMS,
     causal=GlobalLocal.CAUSAL,
     because=GlobalLocal.BECAUSE,
@@ -208,13 +205,6 @@ CARD = Card(
     },
     memory={"naive": h * n**2, "blocked": h * n * (t + 3 * r + BLOCK)},
     notes={"naive": ("scores", "weights")},
-    departures=(
-        "global and long input are one sequence, the global tokens first",
-        "four labels beside the clipped distances say whether a long token is part of a global "
-        "token; which is part of which can be given",
-        "the output projection is shared by global and long tokens",
-        "a query without allowed keys gives zeros",
-    ),
     variants=(
         {"global_tokens": 3, "radius": 4, "clip": 2, "segment": 2, "block": 8},
         {"global_tokens": 2, "radius": 2, "clip": 3, "segment": 3, "own_only": True, "block": 3},
@@ -223,6 +213,5 @@ CARD = Card(
         {"global_tokens": 1, "radius": 200},
     ),
     build=ETCAttention,
-    gives_up="Far tokens exchange information only through a few global tokens.",
     small={"global_tokens": 2, "radius": 3, "segment": 4},
 )

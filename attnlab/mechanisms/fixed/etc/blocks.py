@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from attnlab.core.forms import form
 from attnlab.core.options import Size
-from attnlab.core.precision import wide
-from attnlab.core.shapes import Outputs, Queries, SelfKeys, SelfValues, TokenPadding, checked
+from attnlab.core.shapes import Outputs, Queries, SelfKeys, SelfValues, TokenPadding
 from attnlab.core.softmax import masked_softmax
 from attnlab.mechanisms.fixed.etc.labels import (
     OTHER_GLOBAL,
@@ -23,7 +23,7 @@ from attnlab.mechanisms.fixed.etc.structure import DEFAULT, GlobalLocal, PartOf,
 BLOCK = 32  # long queries in a block, at least
 
 
-@checked
+@form(autocast=True)
 def blocked(
     q: Queries, k: SelfKeys, v: SelfValues, *,
     labels: Labels = None, padding: TokenPadding = None, part_of: PartOf = None,
@@ -32,23 +32,23 @@ def blocked(
 ) -> Outputs:  # fmt: skip
     """The same output, computed for ``block`` long queries at a time (default: half the radius)."""
     validate_labels(labels, part_of, options)
-    n, dtype = q.shape[-2], q.dtype
+    n = q.shape[-2]
     t = min(options.global_tokens, n)
-    q, k, v = wide(q) * q.shape[-1] ** -0.5, wide(k), wide(v)
+    q = q * q.shape[-1] ** -0.5
     # The product of each query with each label, computed once: (b, h, n, labels).
-    label_scores = None if labels is None else q @ wide(labels).mT
+    label_scores = None if labels is None else q @ labels.mT
     valid = q.new_ones(1, n, dtype=torch.bool) if padding is None else padding
     owners = members(n, options, part_of, q.device)[:, t:, None]
     is_part = owners == torch.arange(t, device=q.device)  # (b or 1, long, global)
     parts = []
     if t:
-        keys = k if global_keys is None else wide(global_keys)
-        values = v if global_values is None else wide(global_values)
+        keys = k if global_keys is None else global_keys
+        values = v if global_values is None else global_values
         parts.append(_of_global(q[:, :, :t], keys, values, label_scores, valid, is_part))
     if t < n:
         block = max(min(options.radius, n - t - 1) // 2, BLOCK) if block is None else block
         parts.append(_of_long(q, k, v, label_scores, valid, is_part, options, block))
-    return torch.cat(parts, dim=-2).to(dtype)
+    return torch.cat(parts, dim=-2)
 
 
 def _of_global(

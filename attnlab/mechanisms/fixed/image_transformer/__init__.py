@@ -1,4 +1,4 @@
-r"""Image Transformer: the pixels of a block attend to their block and to pixels before it.
+r"""Image Transformer: local attention in blocks. A block's pixels attend to it and to those before.
 
 An image of 32 × 32 pixels in three colours is a sequence of 3072, too long for full attention in a
 generator. The paper cuts the image into *query blocks* that do not overlap. All queries of a block
@@ -32,11 +32,16 @@ of a block share their keys, which are consecutive. Forms and layer are those of
 The paper's letters: $l_q$, in 2-D $w_q$, is ``block``; $l_m$, in 2-D $w_m$, is ``memory``; $h_q$ is
 ``rows``; $h_m$ is ``above``.
 
-Departures. The paper pads the last block with zeros; here it is short, so any length works, and the
-last line of an image, or its last block, may be incomplete. The paper shifts the sequence by one
-before attention; here a causal query attends to itself, and the model shifts its input. No dropout
-on the weights. Colours, position embeddings and the two-dimensional output distributions belong to
-a model.
+Left to the model: colours, position embeddings and the two-dimensional output distributions.
+
+Departures.
+- the last block is short, not padded with zeros. Any length works, and the last line of an image,
+  or its last block, may be incomplete.
+- a causal query attends to itself: the shift by one is left to the model. The paper shifts the
+  sequence by one before attention.
+- 2-D sequences are in generation order, causal or not
+
+Gives up. A token attends only to its block and the memory around it.
 
 Parmar, Vaswani, Uszkoreit, Kaiser, Shazeer, Ku, Tran. Image Transformer. ICML 2018,
 arXiv:1802.05751, sections 3.2 and 3.3.
@@ -46,7 +51,7 @@ from dataclasses import dataclass
 
 import sympy
 
-from attnlab.core.card import Paper, letters
+from attnlab.core.card import letters
 from attnlab.core.options import Count, Size
 from attnlab.core.patterns import Pattern
 from attnlab.core.sparse.attention import PatternOptions, pattern_card
@@ -105,23 +110,11 @@ def pairs(chosen: QueryBlocks) -> sympy.Expr:
 
 
 CARD = pattern_card(
+    __doc__,
     name="image_transformer",
-    title="Image Transformer: local attention in blocks",
-    paper=Paper(
-        "Parmar, Vaswani, Uszkoreit, Kaiser, Shazeer, Ku, Tran",
-        "Image Transformer",
-        "ICML",
-        2018,
-        "1802.05751",
-    ),
     options=QueryBlocks,
     pairs=pairs,
     letters={"l_q": "block", "l_m": "memory", "h_q": "rows", "h_m": "above"},
-    departures=(
-        "the last block is short, not padded with zeros",
-        "a causal query attends to itself: the shift by one is left to the model",
-        "2-D sequences are in generation order, causal or not",
-    ),
     variants=(
         {"block": 64, "memory": 16},
         {"block": 5, "memory": 3},
@@ -129,6 +122,5 @@ CARD = pattern_card(
         {"width": 7, "rows": 2, "block": 3, "above": 1, "memory": 2},
         {"width": 5, "rows": 3, "block": 2, "above": 4, "memory": 5},
     ),
-    gives_up="A token attends only to its block and the memory around it.",
     small={"block": 6, "memory": 4},
 )

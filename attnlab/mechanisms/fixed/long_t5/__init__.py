@@ -1,4 +1,4 @@
-r"""LongT5's transient global attention: a window, and a summary of every block of the sequence.
+r"""LongT5: transient global attention. A window, and a summary of every block of the sequence.
 
 A window of radius r is cheap, but has no distant keys. ETC (Ainslie et al. 2020) adds global tokens
 with inputs of their own; LongT5 computes global tokens from the sequence in every layer and does
@@ -36,8 +36,15 @@ tokens are not summed.
 Never causal: the sum of a block holds tokens that come after some of its queries.
 
 Without a mask, the first and the last piece of Hugging Face's layer attend to zeros beyond the
-ends; with a mask of ones it equals this one. Departures: the two tables belong to this layer (T5
-shares those of the first layer with all others; tie them for that). No dropout on the weights.
+ends; with a mask of ones it equals this one.
+
+Departures.
+- blocks and global tokens use a sequence's length without its padding
+- each layer has its own two tables of biases. T5 shares those of the first layer with all others;
+  tie them for that.
+- no dropout on the weights
+
+Gives up. A query attends to far tokens only as sums of whole blocks.
 
 Guo, Ainslie, Uthus, Ontañón, Ni, Sung, Yang. LongT5: Efficient Text-To-Text Transformer for Long
 Sequences. Findings of NAACL 2022, arXiv:2112.07916, section 3.1. Buckets: Raffel et al. Exploring
@@ -52,10 +59,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads, finite
+from attnlab.core.layer import Layer
 from attnlab.core.options import Count, Options, Size
-from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
     Outputs,
@@ -96,7 +104,7 @@ class TransientGlobal(Options):
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, k: SelfKeys, v: SelfValues, global_k: GlobalKeys, global_v: GlobalValues,
     local_table: Biases, global_table: Biases, *,
@@ -109,7 +117,7 @@ def naive(
     b, _, n, _ = q.shape
     i = torch.arange(n, device=q.device)
     distance = i - i[:, None]
-    near = wide(q) @ wide(k).mT + _bias(local_table, distance, options.farthest)
+    near = q @ k.mT + _bias(local_table, distance, options.farthest)
     is_near = (distance.abs() <= options.radius).expand(b, 1, n, n)
     if padding is not None:
         is_near = is_near & padding[:, None, None, :]
@@ -117,12 +125,12 @@ def naive(
     allowed = torch.cat([is_near, exists.expand(b, 1, n, -1)], dim=-1)
     scores = note("scores", torch.cat([near, far], dim=-1))
     weights = note("weights", masked_softmax(scores, allowed))
-    return (weights @ wide(torch.cat([v, global_v], dim=2))).to(v.dtype)
+    return weights @ torch.cat([v, global_v], dim=2)
 
 
 def _bias(table: Tensor, distance: Tensor, farthest: int) -> Tensor:
     """The bias of each head for each of the distances: (h, …)."""
-    return wide(table)[:, buckets_of(distance, table.shape[1], farthest)]
+    return table[:, buckets_of(distance, table.shape[1], farthest)]
 
 
 def _global_scores(
@@ -134,13 +142,13 @@ def _global_scores(
     block_of, exists = blocks_of(n, options.block, count, lengths(padding, n, q.device))
     distance = torch.arange(count, device=q.device) - block_of[..., None]
     bias = _bias(table, distance, options.farthest)  # (h, b or 1, n, globals)
-    return wide(q) @ wide(global_k).mT + bias.transpose(0, 1), exists[:, None, None]
+    return q @ global_k.mT + bias.transpose(0, 1), exists[:, None, None]
 
 
 # ---- blocked
 
 
-@checked
+@form(autocast=True)
 def blocked(
     q: Queries, k: SelfKeys, v: SelfValues, global_k: GlobalKeys, global_v: GlobalValues,
     local_table: Biases, global_table: Biases, *,
@@ -154,7 +162,7 @@ def blocked(
     piece = min(options.radius + 1, n)
     places = torch.arange(3 * piece, device=q.device)
     distance = places - places[piece : 2 * piece, None]
-    near = _pieces(wide(q), piece) @ _around(wide(k), piece)
+    near = _pieces(q, piece) @ _around(k, piece)
     near = near + _bias(local_table, distance, options.farthest)[:, None]
     valid = torch.ones(1, n, dtype=torch.bool, device=q.device) if padding is None else padding
     valid = _around(valid[:, None, :, None], piece)  # nothing is valid beyond the ends
@@ -165,9 +173,9 @@ def blocked(
     allowed = torch.cat([is_near.expand(shape), exists[..., None, :].expand(shape)], dim=-1)
     weights = masked_softmax(torch.cat([near, far], dim=-1), allowed)
     of_near, of_far = weights.split([3 * piece, global_k.shape[2]], dim=-1)
-    out = (of_near @ _around(wide(v), piece).mT).flatten(2, 3)
-    out = out + of_far.flatten(2, 3) @ wide(global_v)  # all pieces at once: no copy for each
-    return out[:, :, :n].to(q.dtype)
+    out = (of_near @ _around(v, piece).mT).flatten(2, 3)
+    out = out + of_far.flatten(2, 3) @ global_v  # all pieces at once: no copy for each
+    return out[:, :, :n]
 
 
 def _pieces(x: Tensor, piece: int) -> Tensor:
@@ -185,7 +193,7 @@ FORMS = {"naive": naive, "blocked": blocked}
 # ---- module
 
 
-class LongT5Attention(nn.Module):
+class LongT5Attention(Layer):
     """Multi-head transient global attention: (b, n, dim) → (b, n, dim). Never causal."""
 
     @checked
@@ -212,26 +220,16 @@ class LongT5Attention(nn.Module):
         out = FORMS[self.form](*tensors, *tables, padding=padding, options=self.options)
         return self.heads.merge(out)
 
-    def extra_repr(self) -> str:
-        return f"{self.options}, form={self.form!r}".removeprefix(", ")
-
 
 # ---- card
 
 h, n, d, e, c, r = letters("h n d e c r")
 
 CARD = Card(
+    __doc__,
     name="long_t5",
-    title="LongT5: transient global attention",
     family="fixed",
     role="attend",
-    paper=Paper(
-        "Guo, Ainslie, Uthus, Ontañón, Ni, Sung, Yang",
-        "LongT5: Efficient Text-To-Text Transformer for Long Sequences",
-        "Findings of NAACL",
-        2022,
-        "2112.07916",
-    ),
     forms=FORMS,
     causal="never",
     because="a global token is the sum of a whole block, and holds tokens that come after some of "
@@ -244,11 +242,6 @@ CARD = Card(
     },
     memory={"naive": h * n * (n + n / c), "blocked": h * n * (3 * (r + 1) + n / c)},
     notes={"naive": ("scores", "weights")},
-    departures=(
-        "blocks and global tokens use a sequence's length without its padding",
-        "each layer has its own two tables of biases",
-        "no dropout on the weights",
-    ),
     variants=(
         {"radius": 5, "block": 3},
         {"radius": 2, "block": 7},
@@ -256,6 +249,5 @@ CARD = Card(
         {"radius": 0, "block": 5, "buckets": 8, "farthest": 11},
     ),
     build=LongT5Attention,
-    gives_up="A query attends to far tokens only as sums of whole blocks.",
     small={"radius": 3, "block": 6},
 )

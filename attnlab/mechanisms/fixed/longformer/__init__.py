@@ -33,7 +33,12 @@ A causal Longformer has no global tokens, as in the paper's language model: a to
 all and that all attend to would pass information from the future to all others. A pattern with the
 causal pairs of a global token can be composed: ``(local(r) | global_([0])).causal()``.
 
-Departures. Global positions are the same for all sequences of a batch and count from the start.
+Departures.
+- the global projections are for the rows of global tokens only, as in the released code
+- a causal Longformer refuses global tokens
+- global positions are the same for all sequences of a batch. They count from the start.
+
+Gives up. A token does not attend to tokens farther away than half the window.
 
 Beltagy, Peters, Cohan. Longformer: The Long-Document Transformer. 2020, arXiv:2004.05150, sections
 3 and 7.
@@ -49,11 +54,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.core import patterns
-from attnlab.core.card import Paper, letters
+from attnlab.core.card import letters
+from attnlab.core.forms import form
 from attnlab.core.heads import finite
 from attnlab.core.options import Size
 from attnlab.core.patterns import Pattern
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
     Keys,
@@ -155,7 +161,7 @@ class GlobalRows(NamedTuple):
         return torch.tensor(at, device=self.queries.device)
 
 
-@checked
+@form
 def naive(
     q: Queries, k: Keys, v: Values, *,
     mask: Pattern | None = None, global_rows: GlobalRows | None = None,
@@ -167,10 +173,10 @@ def naive(
         of_rows = scaled_scores(global_rows.queries, global_rows.keys)
         scores = scores.index_copy(2, rows, of_rows)
     weights = note("weights", masked_softmax(note("scores", scores), dense_mask(mask, q, k)))
-    out = weights @ wide(v)
+    out = weights @ v
     if global_rows:
-        out = out.index_copy(2, rows, weights[:, :, rows] @ wide(global_rows.values))
-    return out.to(v.dtype)
+        out = out.index_copy(2, rows, weights[:, :, rows] @ global_rows.values)
+    return out
 
 
 @checked
@@ -189,7 +195,7 @@ def blocked(
     valid = None if valid is None else valid[:, None, None].to(q.device)
     weights = masked_softmax(scaled_scores(global_rows.queries, global_rows.keys), valid)
     note("log_sum_exp", None)  # global rows have scores of another kind, and are not in it
-    return out.index_copy(2, rows, (weights @ wide(global_rows.values)).to(v.dtype))
+    return out.index_copy(2, rows, (weights @ upcast(global_rows.values)).to(v.dtype))
 
 
 FORMS = {"naive": naive, "blocked": blocked}
@@ -247,27 +253,14 @@ def pairs(chosen: Window) -> sympy.Expr:
 
 
 CARD = pattern_card(
+    __doc__,
     name="longformer",
-    title="Longformer",
-    paper=Paper(
-        "Beltagy, Peters, Cohan",
-        "Longformer: The Long-Document Transformer",
-        "arXiv",
-        2020,
-        "2004.05150",
-    ),
     options=Window,
     pairs=pairs,
     letters={"w": "window"},
-    departures=(
-        "the global projections are for the rows of global tokens only, as in the released code",
-        "a causal Longformer refuses global tokens",
-        "global positions are the same for all sequences of a batch",
-    ),
     variants=({"window": 36}, {"window": 4, "dilation": 3}, {"window": 6}),
     forms=FORMS,
     build=LongformerAttention,
     aliases=("led",),
-    gives_up="A token does not attend to tokens farther away than half the window.",
     small={"window": 8},
 )

@@ -39,5 +39,5 @@ class EncoderDecoder(nn.Module):
 
 
 def _fused(q: Tensor, k: Tensor, v: Tensor, *, mask: Pattern) -> Tensor:
-    allowed = patterns.as_mask(mask, q.shape[2], k.shape[2], q.device, *q.shape[:2])
+    allowed = patterns.dense_of(mask, q, k)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)

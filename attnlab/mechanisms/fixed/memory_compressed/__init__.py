@@ -12,8 +12,8 @@ $$\tilde k_t = \sum_{u < w} k_{s t + u}\, A_u,\qquad \tilde v_t = \sum_{u < w} v
 
 with matrices $A_u$ and $B_u$ for each head.
 
-**Local** (``kind="local"``). The sequence is cut into blocks of 256 positions, and each position
-attends to its own block.
+**Local** (``kind="local"``, in ``local.py``). The sequence is cut into blocks of 256 positions, and
+each position attends to its own block.
 
 Time: $2 h \lceil m/s \rceil\, (w (d^2 + e^2) + n (d + e))$: quadratic like full attention, with a
 third of its pairs for s = 3.
@@ -38,6 +38,14 @@ A width and a stride of 1 with identity matrices give full attention, causal or 
 ``step`` decodes. Its state is the slots so far and the last positions, which do not fill a window
 yet: a third of a cache of keys and values.
 
+Departures.
+- an incomplete window at the end is padded with zeros
+- queries attend to a slot from its last position on; before the first, their outputs are zero, or
+  they attend to a learned null slot
+- one kernel per head, without a bias
+
+Gives up. A query attends only to mixtures of neighbouring tokens, never to a single token.
+
 Liu, Saleh, Pot, Goodrich, Sepassi, Kaiser, Shazeer. Generating Wikipedia by Summarizing Long
 Sequences. ICLR 2018, arXiv:1801.10198, section 4.2.4.
 """
@@ -47,12 +55,12 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from attnlab.core import patterns
 from attnlab.core.cache import KeyValueCache
-from attnlab.core.card import Card, Paper
+from attnlab.core.card import Card
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
-from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
     KeyPadding,
@@ -66,9 +74,8 @@ from attnlab.core.shapes import (
     checked,
 )
 from attnlab.core.softmax import masked_softmax
-from attnlab.core.sparse import attention, decoding
-from attnlab.core.sparse.decoding import DecodingState
 from attnlab.mechanisms.fixed.memory_compressed.by_products import convolved, fused, sdpa
+from attnlab.mechanisms.fixed.memory_compressed.local import LocalAttention
 from attnlab.mechanisms.fixed.memory_compressed.options import (
     Compression,
     flops,
@@ -87,12 +94,20 @@ from attnlab.mechanisms.fixed.memory_compressed.slots import (
     without_padded,
 )
 
-__all__ = ["CARD", "FORMS", "Compression", "MemoryCompressedAttention", "fused", "naive"]
+__all__ = [
+    "CARD",
+    "FORMS",
+    "Compression",
+    "LocalAttention",
+    "MemoryCompressedAttention",
+    "fused",
+    "naive",
+]
 
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, k: Keys, v: Values, key_kernel: KeyKernel, value_kernel: ValueKernel, *,
     causal: bool = False, padding: KeyPadding = None, stride: Size = 3,
@@ -113,18 +128,19 @@ def naive(
 
 def _convolved(x: Tensor, kernel: Tensor, stride: int) -> Tensor:
     """The sum over the places of a window, term by term."""
-    windows, kernel = unfolded(wide(x), kernel.shape[1], stride), wide(kernel)
+    windows = unfolded(x, kernel.shape[1], stride)
     out = windows[..., 0] @ kernel[:, 0]
     for u in range(1, kernel.shape[1]):
         out = out + windows[..., u] @ kernel[:, u]
     return out
 
 
+@form
 def _weighted(q: Tensor, keys: Tensor, values: Tensor, seen: Tensor | None) -> Tensor:
     """softmax over the slots."""
-    scores = note("scores", wide(q) @ wide(keys).mT * q.shape[-1] ** -0.5)
+    scores = note("scores", q @ keys.mT * q.shape[-1] ** -0.5)
     weights = note("weights", masked_softmax(scores, seen))
-    return (weights @ wide(values)).to(q.dtype)
+    return weights @ values
 
 
 FORMS = {"naive": naive, "fused": fused}
@@ -141,11 +157,10 @@ class Compressed(NamedTuple):
     length: int
 
 
-class MemoryCompressedAttention(nn.Module):
+class MemoryCompressedAttention(Layer):
     """Multi-head attention over compressed keys and values: (b, n, dim) → (b, n, dim).
 
-    The kernels have h·kernel·(d² + e²) parameters. ``kind="local"`` is the local layer that
-    it alternates with.
+    The kernels have h·kernel·(d² + e²) parameters.
     """
 
     @checked
@@ -155,11 +170,13 @@ class MemoryCompressedAttention(nn.Module):
         options: Compression = Compression(),
     ) -> None:  # fmt: skip
         super().__init__()
+        if options.kind == "local":
+            raise ValueError(
+                "kind='local' compresses nothing and is a layer of its own, "
+                f"LocalAttention({dim}, {heads}, block={options.block})"
+            )
         self.heads = Heads(dim, heads)
         self.causal, self.form, self.options = causal, form, options
-        if options.kind == "local":
-            self.pattern = options.pattern(causal=causal)
-            return
         self.key_kernel = self._kernel(self.heads.head_dim)
         self.value_kernel = self._kernel(self.heads.value_dim)
         if options.null:
@@ -173,10 +190,6 @@ class MemoryCompressedAttention(nn.Module):
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
         q, k, v = self.heads.project(x, padding=padding)
-        if self.options.kind == "local":
-            seen = note("mask", patterns.both(self.pattern, patterns.padding(padding)))
-            attend = attention.naive if self.form == "naive" else attention.blocked
-            return self.heads.merge(attend(q, k, v, mask=seen))
         out = FORMS[self.form](
             q, k, v, self.key_kernel, self.value_kernel,
             causal=self.causal, padding=padding, stride=self.options.stride, **self._nulls(),
@@ -189,27 +202,12 @@ class MemoryCompressedAttention(nn.Module):
         )
 
     @checked
-    def step(
-        self, x: NewTokens, state: Compressed | DecodingState | None = None
-    ) -> tuple[NewTokens, Compressed | DecodingState]:
+    def step(self, x: NewTokens, state: Compressed | None = None) -> tuple[NewTokens, Compressed]:
         """The next t tokens given the state of all before them (None at the beginning)."""
         self.heads.refuse_step(self.causal)
         q, k, v = self.heads.project(x)
-        new: Compressed | DecodingState
-        kind = DecodingState if self.options.kind == "local" else Compressed
-        if state is not None and not isinstance(state, kind):
-            raise ValueError(
-                f"the state is of another kind of layer: a {type(state).__name__}, not a "
-                f"{kind.__name__}; start a new batch with state=None"
-            )
-        if self.options.kind == "local":
-            assert state is None or isinstance(state, DecodingState)
-            out, new = decoding.step(q, k, v, self.pattern, state)
-        else:
-            assert state is None or isinstance(state, Compressed)
-            new = self._extended(k, v, state)
-            out = self._attend(q, new)
-        return self.heads.merge(out), new
+        new = self._extended(k, v, state)
+        return self.heads.merge(self._attend(q, new)), new
 
     def _extended(self, k: Tensor, v: Tensor, state: Compressed | None) -> Compressed:
         """The state after more keys and values; complete windows become slots."""
@@ -238,24 +236,26 @@ class MemoryCompressedAttention(nn.Module):
             return values.new_zeros(*q.shape[:-1], values.shape[-1])
         return (_weighted if self.form == "naive" else sdpa)(q, keys, values, seen)
 
-    def extra_repr(self) -> str:
-        return f"{self.options}, causal={self.causal}, form={self.form!r}".removeprefix(", ")
+
+@checked
+def layer(
+    dim: Size, heads: Size, *,
+    causal: bool = False, form: Literal["naive", "fused"] = "fused",
+    options: Compression = Compression(),
+) -> MemoryCompressedAttention | LocalAttention:  # fmt: skip
+    """The layer of one kind: a compressed one, or the local one that it alternates with."""
+    if options.kind == "local":
+        return LocalAttention(dim, heads, causal=causal, form=form, block=options.block)
+    return MemoryCompressedAttention(dim, heads, causal=causal, form=form, options=options)
 
 
 # ---- card
 
 CARD = Card(
+    __doc__,
     name="memory_compressed",
-    title="Memory-compressed attention",
     family="fixed",
     role="attend",
-    paper=Paper(
-        "Liu, Saleh, Pot, Goodrich, Sepassi, Kaiser, Shazeer",
-        "Generating Wikipedia by Summarizing Long Sequences",
-        "ICLR",
-        2018,
-        "1801.10198",
-    ),
     forms=FORMS,
     causal="optional",
     options=Compression,
@@ -263,18 +263,11 @@ CARD = Card(
     time={"naive": naive_flops, "fused": flops},
     memory={"naive": scores, "fused": scores},
     notes={"naive": ("scores", "weights")},
-    departures=(
-        "an incomplete window at the end is padded with zeros",
-        "queries attend to a slot from its last position on; before the first, their outputs are "
-        "zero, or they attend to a learned null slot",
-        "one kernel per head, without a bias",
-    ),
     variants=(
         {"kernel": 2, "stride": 2, "null": True},
         {"kernel": 5, "stride": 2},
         {"kernel": 1, "stride": 1},
         {"kind": "local", "block": 4},
     ),
-    build=MemoryCompressedAttention,
-    gives_up="A query attends only to mixtures of neighbouring tokens, never to a single token.",
+    build=layer,
 )

@@ -3,9 +3,9 @@
 from torch import Tensor
 from torch.nn import functional as F
 
+from attnlab.core.forms import form
 from attnlab.core.options import Size
-from attnlab.core.precision import wide
-from attnlab.core.shapes import KeyPadding, Keys, Outputs, Queries, Values, checked
+from attnlab.core.shapes import KeyPadding, Keys, Outputs, Queries, Values
 from attnlab.mechanisms.fixed.memory_compressed.slots import (
     KeyKernel,
     NullKey,
@@ -19,7 +19,7 @@ from attnlab.mechanisms.fixed.memory_compressed.slots import (
 )
 
 
-@checked
+@form(autocast=True)
 def fused(
     q: Queries, k: Keys, v: Values, key_kernel: KeyKernel, value_kernel: ValueKernel, *,
     causal: bool = False, padding: KeyPadding = None, stride: Size = 3,
@@ -40,9 +40,10 @@ def fused(
     return sdpa(q, *with_null(keys, values, seen, null_key, null_value))
 
 
+@form(autocast=True)
 def convolved(x: Tensor, kernel: Tensor, stride: int) -> Tensor:
-    windows = unfolded(wide(x), kernel.shape[1], stride).mT  # (b, h, slots, width, d)
-    return windows.flatten(-2) @ wide(kernel).flatten(1, 2)
+    windows = unfolded(x, kernel.shape[1], stride).mT  # (b, h, slots, width, d)
+    return windows.flatten(-2) @ kernel.flatten(1, 2)
 
 
 def sdpa(q: Tensor, keys: Tensor, values: Tensor, seen: Tensor | None) -> Tensor:

@@ -5,10 +5,8 @@ from typing import Literal
 
 import sympy
 
-from attnlab.core import patterns
 from attnlab.core.card import letters
 from attnlab.core.options import Options, Size
-from attnlab.core.patterns import Pattern
 from attnlab.core.sparse.layout import ROWS
 from attnlab.mechanisms.fixed.memory_compressed.slots import refuse_gaps
 
@@ -38,11 +36,6 @@ class Compression(Options):
         if self.kind == "compressed" and self.block != 256:
             raise ValueError("a compressed layer has no blocks: leave out block, or kind='local'")
         refuse_gaps(self.kernel, self.stride)
-
-    def pattern(self, *, causal: bool = False) -> Pattern:
-        """For a local layer: each position attends to its own block."""
-        seen = patterns.block_diagonal(self.block)
-        return seen.causal() if causal else seen
 
 
 def flops(chosen: Compression) -> sympy.Expr:

@@ -43,9 +43,15 @@ Common mistakes: padding must zero the features of a key (there are no scores to
 number added to denominators biases every row, so nothing is added here; sums over a long past need
 float32, in bfloat16 they stop growing; the paper's map has no $1/\sqrt d$.
 
-Departures. Rows whose weights sum to exactly zero (relu and dpfp have such) give zeros. Causal
-masks are aligned at the bottom right when there are fewer queries than keys. DPFP is the feature
-map alone here, without the delta rule by which Schlag et al. update the state.
+Readings. DPFP is the feature map alone here, without the delta rule by which Schlag et al. update
+the state.
+
+Departures.
+- rows whose weights sum to exactly zero give zeros. The features relu and dpfp have such.
+- causal masks are aligned at the bottom right when there are fewer queries than keys
+- nothing is added to the denominators
+
+Gives up. Without the softmax the weights are less sharp: it is hard to pick out one token.
 
 Katharopoulos, Vyas, Pappas, Fleuret. Transformers are RNNs: Fast Autoregressive Transformers with
 Linear Attention. ICML 2020, arXiv:2006.16236, sections 3.2 to 3.4. DPFP: Schlag, Irie, Schmidhuber.
@@ -56,13 +62,15 @@ from typing import Literal
 
 import sympy
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from attnlab.core import patterns
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
-from attnlab.core.precision import unrounded, widened
+from attnlab.core.precision import upcast_together
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
     KeyPadding,
@@ -100,38 +108,37 @@ __all__ = [
 ]
 
 
-def _featured(
-    q: Tensor, k: Tensor, padding: Tensor | None, options: Features
-) -> tuple[Tensor, Tensor]:
-    """φ(q) and φ(k); the features of padded keys are zero, which masks them."""
-    q, k = (options(x) for x in widened(q, k))
-    if padding is not None:
-        k = k.masked_fill(~padding[:, None, :, None], 0)
-    return note("features_q", q), note("features_k", k)
-
-
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, k: Keys, v: Values, *,
     causal: bool = False, padding: KeyPadding = None, options: Features = Features(),
 ) -> Outputs:  # fmt: skip
     """The weights φ(q)·φ(k), masked, divided by their sum (Katharopoulos et al., eq. 4)."""
-    with unrounded(v.device):
-        phi_q, phi_k = _featured(q, k, padding, options)
-        scores = phi_q @ phi_k.mT
-        if causal:
-            scores = scores * patterns.causal().dense(q.shape[-2], k.shape[-2], q.device)
-        weights = note("weights", scores * reciprocal(scores.sum(dim=-1, keepdim=True)))
-        return (weights @ v.to(weights.dtype)).to(v.dtype)
+    phi_q, phi_k = _featured(q, k, padding, options)
+    scores = phi_q @ phi_k.mT
+    if causal:
+        scores = scores * patterns.causal().dense(q.shape[-2], k.shape[-2], q.device)
+    weights = note("weights", scores * reciprocal(scores.sum(dim=-1, keepdim=True)))
+    return weights @ v
+
+
+def _featured(
+    q: Tensor, k: Tensor, padding: Tensor | None, options: Features
+) -> tuple[Tensor, Tensor]:
+    """φ(q) and φ(k); the features of padded keys are zero, which masks them."""
+    q, k = options(q), options(k)
+    if padding is not None:
+        k = k.masked_fill(~padding[:, None, :, None], 0)
+    return note("features_q", q), note("features_k", k)
 
 
 # ---- recurrent
 
 
-@checked
+@form
 def recurrent(
     q: Queries, k: Keys, v: Values, *,
     causal: bool = False, padding: KeyPadding = None, options: Features = Features(),
@@ -142,27 +149,24 @@ def recurrent(
     """
     n, m = q.shape[-2], k.shape[-2]
     last = range(m - n, m) if causal else [m - 1] * n  # the last key that each query sees
-    with unrounded(v.device):
-        phi_q, phi_k = _featured(q, k, padding, options)
-        wide_v = v.to(phi_k.dtype)
-        S = wide_v.new_zeros(*k.shape[:2], phi_k.shape[-1], v.shape[-1])
-        z = wide_v.new_zeros(*k.shape[:2], phi_k.shape[-1])
-        out, seen = [], 0
-        for i in range(n):
-            while seen <= last[i]:
-                key, value = phi_k[:, :, seen], wide_v[:, :, seen]
-                S, z = S + key[..., None] * value[..., None, :], z + key
-                seen += 1
-            query = phi_q[:, :, i, None]
-            out.append(query @ S * reciprocal(query @ z[..., None]))
-        note("state", Sums(S, z))
-        return torch.cat(out, dim=-2).to(v.dtype)
+    phi_q, phi_k = _featured(q, k, padding, options)
+    S, z = linear_recurrence.initial_state(phi_k, v)
+    out, seen = [], 0
+    for i in range(n):
+        while seen <= last[i]:
+            key, value = phi_k[:, :, seen], v[:, :, seen]
+            S, z = S + key[..., None] * value[..., None, :], z + key
+            seen += 1
+        query = phi_q[:, :, i, None]
+        out.append(query @ S * reciprocal(query @ z[..., None]))
+    note("state", Sums(S, z))
+    return torch.cat(out, dim=-2)
 
 
 # ---- chunked
 
 
-@checked
+@form
 def chunked(
     q: Queries, k: Keys, v: Values, *,
     causal: bool = False, padding: KeyPadding = None, options: Features = Features(),
@@ -180,7 +184,7 @@ FORMS = {"naive": naive, "recurrent": recurrent, "chunked": chunked}
 # ---- module
 
 
-class LinearAttention(nn.Module):
+class LinearAttention(Layer):
     """Multi-head linear attention: (b, n, dim) → (b, n, dim), by any of the forms.
 
     ``step`` decodes; its state is S and z, of h·r·(e + 1) numbers per sequence at any length.
@@ -210,12 +214,10 @@ class LinearAttention(nn.Module):
         """The next t tokens given the sums over all before them (None at the beginning)."""
         self.heads.refuse_step(self.causal)
         q, k, v = self.heads.project(x)
-        features = _featured(q, k, None, self.options)
+        wide_q, wide_k = upcast_together(q, k)
+        features = _featured(wide_q, wide_k, None, self.options)
         out, state = linear_recurrence.advance(*features, v, state, chunk=self.options.chunk)
         return self.heads.merge(out), note("state", state)
-
-    def extra_repr(self) -> str:
-        return f"causal={self.causal}, form={self.form!r}, feature={self.options.feature!r}"
 
 
 # ---- card
@@ -236,17 +238,10 @@ def elements(chosen: Features, causal: bool) -> sympy.Expr:
 
 
 CARD = Card(
+    __doc__,
     name="linear",
-    title="Linear Transformer",
     family="kernelized",
     role="attend",
-    paper=Paper(
-        "Katharopoulos, Vyas, Pappas, Fleuret",
-        "Transformers are RNNs: Fast Autoregressive Transformers with Linear Attention",
-        "ICML",
-        2020,
-        "2006.16236",
-    ),
     forms=FORMS,
     causal="optional",
     options=Features,
@@ -266,11 +261,6 @@ CARD = Card(
         "chunked": ("features_q", "features_k", "state"),
         "recurrent": ("features_q", "features_k", "state"),
     },
-    departures=(
-        "rows whose weights sum to exactly zero give zeros",
-        "causal masks are aligned at the bottom right when there are fewer queries than keys",
-        "nothing is added to the denominators",
-    ),
     variants=(
         {"chunk": 3},
         {"feature": "relu", "chunk": 5},
@@ -279,5 +269,4 @@ CARD = Card(
     ),
     build=LinearAttention,
     aliases=("linear_transformer",),
-    gives_up="Without the softmax the weights are less sharp: it is hard to pick out one token.",
 )

@@ -25,7 +25,7 @@ from torch.nn import functional as F
 from attnlab.core.carried import emptied
 from attnlab.core.derivatives import refuse_second
 from attnlab.core.integers import check_integer
-from attnlab.core.precision import unrounded, widened
+from attnlab.core.precision import no_autocast, upcast_together
 from attnlab.core.probe import note
 from attnlab.core.recurrence import check_state
 from attnlab.core.tracing import plain
@@ -60,13 +60,13 @@ def chunked(
     check_integer("chunk", chunk, at_least=1)
     n, m = q.shape[-2], k.shape[-2]
     if not causal:
-        with unrounded(v.device):
-            wide_q, wide_k, wide_v = widened(q, k, v)
+        with no_autocast(v.device):
+            wide_q, wide_k, wide_v = upcast_together(q, k, v)
             return read(wide_q, note("state", summed(wide_k, wide_v))).to(v.dtype)
     if n > m:  # the first n - m queries see nothing: as if there were keys without features
         k, v, m = F.pad(k, (0, 0, n - m, 0)), F.pad(v, (0, 0, n - m, 0)), n
-    with unrounded(v.device):
-        past = summed(*widened(k[..., : m - n, :], v[..., : m - n, :]))
+    with no_autocast(v.device):
+        past = summed(*upcast_together(k[..., : m - n, :], v[..., : m - n, :]))
     out, state = advance(q, k[..., m - n :, :], v[..., m - n :, :], past, chunk=chunk)
     note("state", state)
     return out
@@ -87,8 +87,8 @@ def advance(
     only.
     """
     check_integer("chunk", chunk, at_least=1)
-    wide_q, wide_k, wide_v = widened(q, k, v)
-    state = nothing(wide_k, wide_v)
+    wide_q, wide_k, wide_v = upcast_together(q, k, v)
+    state = initial_state(wide_k, wide_v)
     if past is not None:
         check_state(past, state)
         state = past
@@ -98,7 +98,7 @@ def advance(
     if plain():
         n, missing = v.shape[-2], -v.shape[-2] % chunk  # keys without features have no weight
         qs, ks, vs = (F.pad(x, (0, 0, 0, missing)) for x in (wide_q, wide_k, wide_v))
-        with unrounded(q.device):
+        with no_autocast(q.device):
             sums, joined = _span(qs, ks, vs, joined, chunk)
         out = (sums[..., :-1] * reciprocal(sums[..., -1:]))[:, :, :n]
     else:
@@ -124,7 +124,7 @@ class _Advance(torch.autograd.Function):
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, past: Tensor, chunk: int
     ) -> tuple[Tensor, Tensor]:
         out, scale, kept = torch.empty_like(v), v.new_empty(*v.shape[:-1], 1), []
-        with unrounded(q.device):
+        with no_autocast(q.device):
             for rows in _spans(q, v, chunk):
                 kept.append(past)
                 few = min(chunk, rows.stop - rows.start)
@@ -142,7 +142,7 @@ class _Advance(torch.autograd.Function):
         chunk, (b, h) = ctx.chunk, q.shape[:2]
         dq, dk, dv = (torch.empty_like(x) for x in (q, k, v))
         spans = _spans(q, v, chunk)
-        with unrounded(q.device):
+        with no_autocast(q.device):
             for rows, past in zip(reversed(spans), reversed(kept), strict=True):
                 few = min(chunk, rows.stop - rows.start)
                 qi, ki = _cut(q[:, :, rows], few), _cut(k[:, :, rows], few)
@@ -204,7 +204,7 @@ def _before(past: Tensor, each: Tensor, *, backward: bool = False) -> tuple[Tens
 # ---- what the three are made of
 
 
-def nothing(k: Float[Tensor, "... n r"], v: Float[Tensor, "... n e"]) -> Sums:
+def initial_state(k: Float[Tensor, "... n r"], v: Float[Tensor, "... n e"]) -> Sums:
     """The sums before the first key."""
     values = v.new_zeros(*v.shape[:-2], k.shape[-1], v.shape[-1])
     return Sums(values, values[..., 0].clone())

@@ -1,4 +1,4 @@
-r"""Performer: softmax attention by random features that are always positive (FAVOR+).
+r"""Performer (FAVOR+): softmax attention by random features that are always positive.
 
 The exponential of a dot product is a mean over Gaussian vectors $\omega \sim N(0, I_d)$ of products
 of a factor that depends on the query and one that depends on the key,
@@ -46,12 +46,21 @@ several hundred) gives zeros, never NaN. Half precisions are computed in float32
 The paper's letters: $L$ is our n, $m$ (features) our r, $\omega$ the rows of ``projection``,
 SM-hat+ "positive", SM-hat hyp+ "hyperbolic".
 
-Departures. Nothing is added to features or denominators (the authors' code and the package
-performer-pytorch add 1e-4 or 1e-3 to features: a share of uniform attention in every row).
-Orthogonal rows come from a QR decomposition, multiplied by the signs of R's diagonal: without them
-the first coordinate of the first row of every block always has the same sign, and the mean is not
-the kernel. Features are redrawn only by calling ``redraw``. A query without allowed keys gives
-zeros; causal rows are aligned at the bottom right.
+Readings. Features are redrawn only by calling ``redraw``.
+
+Departures.
+- nothing is added to features or denominators, which would bias every row. The authors' code and
+  the package performer-pytorch add 1e-4 or 1e-3 to features: a share of uniform attention in every
+  row.
+- orthogonal rows are uniform in direction (QR decomposition with corrected signs). Without the
+  signs of R's diagonal the first coordinate of the first row of every block always has the same
+  sign, and the mean is not the kernel.
+- a running scale in place of one maximum over all keys, on which causal rows would depend
+- at least 2 d features, which is more than d log d where d < 8
+- a query without allowed keys gives zeros
+- causal rows are aligned at the bottom right when there are fewer queries than keys
+
+Gives up. The weights are estimated from random features, with noise where they are large.
 
 Choromanski, Likhosherstov, Dohan, Song, Gane, Sarlos, Hawkins, Davis, Mohiuddin, Kaiser, Belanger,
 Colwell, Weller. Rethinking Attention with Performers. ICLR 2021, arXiv:2009.14794, lemmas 1 and 2,
@@ -65,10 +74,11 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.core import patterns
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads
 from attnlab.core.options import Size
-from attnlab.core.precision import unrounded, widened
+from attnlab.core.precision import no_autocast, upcast_together
 from attnlab.core.probe import note
 from attnlab.core.recurrence import check_state
 from attnlab.core.shapes import (
@@ -123,24 +133,22 @@ __all__ = [
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, k: Keys, v: Values, projection: Projection, *,
     causal: bool = False, padding: KeyPadding = None, options: RandomFeatures = RandomFeatures(),
 ) -> Outputs:  # fmt: skip
     """The n × m map of the features, dense: rows of φ(q)·φ(k), each divided by its sum."""
-    with unrounded(q.device):
-        wide_q, wide_k, wide_v, rows = widened(q, k, v, projection)
-        scale = q.shape[-1] ** -0.25
-        phi_q = features(wide_q * scale, rows, kernel=options.kernel)
-        phi_k = features(wide_k * scale, rows, kernel=options.kernel)
-        if padding is not None:
-            phi_k = phi_k.masked_fill(~padding[:, None, :, None], 0)
-        scores = phi_q @ phi_k.mT
-        if causal:
-            scores = scores * patterns.causal().dense(q.shape[-2], k.shape[-2], q.device)
-        weights = note("weights", ratio(scores, scores.sum(dim=-1, keepdim=True)))
-        return (weights @ wide_v).to(v.dtype)
+    scale = q.shape[-1] ** -0.25
+    phi_q = features(q * scale, projection, kernel=options.kernel)
+    phi_k = features(k * scale, projection, kernel=options.kernel)
+    if padding is not None:
+        phi_k = phi_k.masked_fill(~padding[:, None, :, None], 0)
+    scores = phi_q @ phi_k.mT
+    if causal:
+        scores = scores * patterns.causal().dense(q.shape[-2], k.shape[-2], q.device)
+    weights = note("weights", ratio(scores, scores.sum(dim=-1, keepdim=True)))
+    return weights @ v
 
 
 FORMS = {"naive": naive, "rescaled": rescaled, "recurrent": recurrent, "chunked": chunked}
@@ -192,8 +200,8 @@ class Performer(nn.Module):
         """The next t tokens given the state of all before them (None at the beginning)."""
         self.heads.refuse_step(self.causal)
         q, k, v = self.heads.project(x)
-        with unrounded(x.device):
-            wide_q, wide_k, wide_v, rows = widened(q, k, v, self.projection)
+        with no_autocast(x.device):
+            wide_q, wide_k, wide_v, rows = upcast_together(q, k, v, self.projection)
             phi, values = FeatureMap.of(self.options.kernel, rows), with_ones(wide_v)
             past = State.empty(phi.rows, values)
             if state is not None:
@@ -226,18 +234,10 @@ def elements(chosen: RandomFeatures, causal: bool) -> sympy.Expr:
 
 
 CARD = Card(
+    __doc__,
     name="performer",
-    title="Performer (FAVOR+)",
     family="kernelized",
     role="attend",
-    paper=Paper(
-        "Choromanski, Likhosherstov, Dohan, Song, Gane, Sarlos, Hawkins, Davis, Mohiuddin, Kaiser, "
-        "Belanger, Colwell, Weller",
-        "Rethinking Attention with Performers",
-        "ICLR",
-        2021,
-        "2009.14794",
-    ),
     forms=FORMS,
     causal="optional",
     options=RandomFeatures,
@@ -264,14 +264,6 @@ CARD = Card(
         "recurrent": ("state",),
         "chunked": ("state",),
     },
-    departures=(
-        "nothing is added to features or denominators, which would bias every row",
-        "orthogonal rows are uniform in direction (QR decomposition with corrected signs)",
-        "a running scale in place of one maximum over all keys, on which causal rows would depend",
-        "at least 2 d features, which is more than d log d where d < 8",
-        "a query without allowed keys gives zeros",
-        "causal rows are aligned at the bottom right when there are fewer queries than keys",
-    ),
     variants=(
         {"kernel": "positive", "chunk": 5, "norms": "fixed"},
         {"kernel": "hyperbolic", "chunk": 3, "features": 7},
@@ -279,5 +271,4 @@ CARD = Card(
     ),
     build=Performer,
     aliases=("favor",),
-    gives_up="The weights are estimated from random features, with noise where they are large.",
 )

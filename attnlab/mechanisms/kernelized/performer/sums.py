@@ -8,9 +8,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.core import patterns
-from attnlab.core.precision import unrounded, widened
+from attnlab.core.forms import form
 from attnlab.core.probe import note
-from attnlab.core.shapes import KeyPadding, Keys, Outputs, Queries, Values, checked
+from attnlab.core.shapes import KeyPadding, Keys, Outputs, Queries, Values
 from attnlab.core.tracing import exporting, on_cpu
 from attnlab.mechanisms.kernelized.performer.random_features import (
     FeatureMap,
@@ -67,43 +67,39 @@ def finite_unit(unit: Tensor) -> Tensor:
 # ---- rescaled
 
 
-@checked
+@form
 def rescaled(
     q: Queries, k: Keys, v: Values, projection: Projection, *,
     causal: bool = False, padding: KeyPadding = None, options: RandomFeatures = RandomFeatures(),
 ) -> Outputs:  # fmt: skip
     """The same map, also where the exponents are too large or too small for ``naive``."""
-    with unrounded(q.device):
-        wide_q, wide_k, wide_v, rows = widened(q, k, v, projection)
-        phi = FeatureMap.of(options.kernel, rows)
-        queries, keys = phi.queries(wide_q), phi.keys(wide_k, padding)
-        sizes = keys.size[..., None, :].expand(*q.shape[:-1], k.shape[-2])
-        if causal:
-            seen = patterns.causal().dense(q.shape[-2], k.shape[-2], q.device)
-            sizes = sizes.masked_fill(~seen, -torch.inf)
-        unit = sizes.amax(dim=-1, keepdim=True)
-        scores = queries @ keys.values.mT * torch.exp(sizes - finite_unit(unit))
-        weights = note("weights", ratio(scores, scores.sum(dim=-1, keepdim=True)))
-        return (weights @ wide_v).to(v.dtype)
+    phi = FeatureMap.of(options.kernel, projection)
+    queries, keys = phi.queries(q), phi.keys(k, padding)
+    sizes = keys.size[..., None, :].expand(*q.shape[:-1], k.shape[-2])
+    if causal:
+        seen = patterns.causal().dense(q.shape[-2], k.shape[-2], q.device)
+        sizes = sizes.masked_fill(~seen, -torch.inf)
+    unit = sizes.amax(dim=-1, keepdim=True)
+    scores = queries @ keys.values.mT * torch.exp(sizes - finite_unit(unit))
+    weights = note("weights", ratio(scores, scores.sum(dim=-1, keepdim=True)))
+    return weights @ v
 
 
 # ---- chunked
 
 
-@checked
+@form
 def chunked(
     q: Queries, k: Keys, v: Values, projection: Projection, *,
     causal: bool = False, padding: KeyPadding = None, options: RandomFeatures = RandomFeatures(),
 ) -> Outputs:  # fmt: skip
     """Linear: the sums first, then every query reads them; causally chunk by chunk."""
-    with unrounded(q.device):
-        wide_q, wide_k, wide_v, rows = widened(q, k, v, projection)
-        phi = FeatureMap.of(options.kernel, rows)
-        by_position = _over_past_keys if causal else _over_all_keys
-        values = with_ones(wide_v)
-        out, state = by_position(phi, wide_q, wide_k, values, padding, options.chunk)
-        note("state", state)
-        return out.to(v.dtype)
+    phi = FeatureMap.of(options.kernel, projection)
+    by_position = _over_past_keys if causal else _over_all_keys
+    values = with_ones(v)
+    out, state = by_position(phi, q, k, values, padding, options.chunk)
+    note("state", state)
+    return out
 
 
 SPAN = 2**21
@@ -195,16 +191,14 @@ def _decay(size: Tensor, unit: Tensor) -> Tensor:
 # ---- recurrent
 
 
-@checked
+@form
 def recurrent(
     q: Queries, k: Keys, v: Values, projection: Projection, *,
     causal: bool = False, padding: KeyPadding = None, options: RandomFeatures = RandomFeatures(),
 ) -> Outputs:  # fmt: skip
     """One key at a time is added to a state of constant size, which each query reads."""
-    with unrounded(q.device):
-        wide_q, wide_k, wide_v, rows = widened(q, k, v, projection)
-        phi = FeatureMap.of(options.kernel, rows)
-        return _one_by_one(phi, wide_q, wide_k, wide_v, causal, padding).to(v.dtype)
+    phi = FeatureMap.of(options.kernel, projection)
+    return _one_by_one(phi, q, k, v, causal, padding)
 
 
 def _one_by_one(

@@ -1,4 +1,4 @@
-r"""α-entmax attention: weights that are exactly zero for most keys, by a sparser softmax.
+r"""α-entmax and adaptively sparse attention: weights that are exactly zero for most keys.
 
 A softmax gives every key a weight above zero. It is one of a family of functions that solve
 
@@ -29,13 +29,18 @@ Common mistakes: leaving out the factor α − 1 of z (z/2 for 1.5-entmax); the 
 number near 1, which loses its digits for α near 1 (here it is taken by a logarithm); rows without
 allowed keys, whose sum is 0.
 
-Departures. The released code finds every threshold but those of 1.5 and 2 by 50 steps of bisection.
-It starts a learned α at random; here all heads start at the ``alpha`` that is given. A row without
-allowed keys gives zeros.
+Departures.
+- thresholds by Newton's method; the released code takes 50 steps of bisection. It does so for every
+  α but 1.5 and 2.
+- a learned α starts at the one that is given, in all heads; in the released code at random
+- a row without allowed keys gives zeros
+- no dropout on the weights
 
-Peters, Niculae, Martins. Sparse Sequence-to-Sequence Models. ACL 2019, arXiv:1905.05702.
-Correia, Niculae, Martins. Adaptively Sparse Transformers. EMNLP 2019, arXiv:1909.00015.
-Sparsemax: Martins, Astudillo. ICML 2016, arXiv:1602.02068.
+Gives up. All pairs are compared, so no time is saved; most weights become zero.
+
+Correia, Niculae, Martins. Adaptively Sparse Transformers. EMNLP 2019, arXiv:1909.00015. Peters,
+Niculae, Martins. Sparse Sequence-to-Sequence Models. ACL 2019, arXiv:1905.05702. Sparsemax:
+Martins, Astudillo. ICML 2016, arXiv:1602.02068.
 """
 
 import math
@@ -46,11 +51,12 @@ from torch import Tensor, nn
 
 from attnlab.core import patterns
 from attnlab.core.attention import DenseAttention
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.options import AtLeast, Size
 from attnlab.core.patterns import Mask
 from attnlab.core.positions import Bias, PositionScheme, biased
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import Keys, Outputs, Queries, Values, checked
 from attnlab.core.tracing import hidden
@@ -64,7 +70,7 @@ Alpha: TypeAlias = AtLeastOne | Tensor
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, k: Keys, v: Values, *,
     alpha: Alpha = 1.5, mask: Mask = None, bias: Bias = None, scale: float | None = None,
@@ -80,7 +86,7 @@ def naive(
 # ---- implicit
 
 
-@checked
+@form(autocast=True)
 def implicit(
     q: Queries, k: Keys, v: Values, *,
     alpha: Alpha = 1.5, mask: Mask = None, bias: Bias = None, scale: float | None = None,
@@ -94,8 +100,8 @@ def _scores(
     q: Tensor, k: Tensor, mask: Mask, bias: Bias, scale: float | None
 ) -> tuple[Tensor, Tensor | None]:
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    allowed = patterns.as_mask(mask, q.shape[-2], k.shape[-2], q.device, *q.shape[:2])
-    return note("scores", biased(wide(q) @ wide(k).mT * scale, bias)), allowed
+    allowed = patterns.dense_of(mask, q, k)
+    return note("scores", biased(q @ k.mT * scale, bias)), allowed
 
 
 def _of_heads(alpha: Alpha, q: Tensor) -> float | Tensor:
@@ -105,20 +111,21 @@ def _of_heads(alpha: Alpha, q: Tensor) -> float | Tensor:
         note("alpha", lambda: torch.full((h,), float(alpha), device=q.device))
         return alpha
     if alpha.shape != (h,) or not alpha.is_floating_point():
+        kind = "floats" if alpha.is_floating_point() else str(alpha.dtype).removeprefix("torch.")
         raise ValueError(
             f"alpha should be a number, or a tensor of floats ({h},) with that of each head; got "
-            f"{str(alpha.dtype).removeprefix('torch.')} of shape {tuple(alpha.shape)}"
+            f"{kind} of shape {tuple(alpha.shape)}"
         )
     if alpha.device != q.device:
         raise ValueError(f"alpha is on {alpha.device}, but the queries are on {q.device}")
     if not hidden(alpha) and not bool((alpha >= 1).all()):
         raise ValueError(f"the alpha of a head should be at least 1, got {float(alpha.min())}")
-    return wide(note("alpha", alpha))[:, None, None]
+    return note("alpha", alpha)[:, None, None]
 
 
 def _mean(weights: Tensor, v: Tensor) -> Tensor:
     note("support", lambda: (weights > 0).sum(-1))
-    return (note("weights", weights) @ wide(v)).to(v.dtype)
+    return note("weights", weights) @ v
 
 
 FORMS = {"naive": naive, "implicit": implicit}
@@ -148,7 +155,7 @@ class EntmaxAttention(DenseAttention):
     @property
     def alpha(self) -> Tensor | float:
         """The α of each head (h,), or the one of all."""
-        return self.start if self.a is None else 1 + torch.sigmoid(wide(self.a))
+        return self.start if self.a is None else 1 + torch.sigmoid(upcast(self.a))
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Bias) -> Tensor:
         return self.attend(q, k, v, alpha=self.alpha, mask=mask, bias=bias)
@@ -168,30 +175,16 @@ h, n, m, d, e = letters("h n m d e")
 SEEN = ("scores", "alpha", "weights", "support")
 
 CARD = Card(
+    __doc__,
     name="entmax",
-    title="α-entmax and adaptively sparse attention",
     family="learned",
     role="attend",
-    paper=Paper(
-        "Correia, Niculae, Martins",
-        "Adaptively Sparse Transformers",
-        "EMNLP",
-        2019,
-        "1909.00015",
-    ),
     forms=FORMS,
     causal="optional",
     time=2 * h * n * m * (d + e),
     memory=h * n * m,
     notes={"naive": SEEN, "implicit": SEEN},
-    departures=(
-        "thresholds by Newton's method; the released code takes 50 steps of bisection",
-        "a learned α starts at the one that is given, in all heads; in the released code at random",
-        "a row without allowed keys gives zeros",
-        "no dropout on the weights",
-    ),
     variants=({"alpha": 1.2, "learn_alpha": True},),
     build=EntmaxAttention,
     aliases=("sparsemax", "adaptively_sparse"),
-    gives_up="All pairs are compared, so no time is saved; most weights become zero.",
 )

@@ -50,20 +50,27 @@ one key/value head, and τ = 20.
 Common mistakes: storing a segment before its queries have searched, which shows them the future;
 storing keys that are not normalised; one memory for several documents of a batch.
 
+Departures.
+- while the memory is empty its output is zero, and the gate is not changed
+- the scale starts at √d, not at 1, and a query attends to itself, unlike in the authors' code
+- slots of the memory that are not filled yet are not attended to
+
+Gives up. In the far past, each query attends only to the few keys with the largest scores.
+
 Wu, Rabe, Hutchins, Szegedy. Memorizing Transformers. ICLR 2022, arXiv:2203.08913, sections 3 and 4.
 """
 
 from typing import Literal
 
-import sympy
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.positions import DistanceBias, positions_of
-from attnlab.core.precision import unrounded, wide
 from attnlab.core.probe import note
 from attnlab.core.search import NOTHING
 from attnlab.core.shapes import (
@@ -77,21 +84,25 @@ from attnlab.core.shapes import (
     checked,
 )
 from attnlab.core.softmax import masked_softmax
+from attnlab.mechanisms.learned.memorizing_transformer.costs import found
 from attnlab.mechanisms.learned.memorizing_transformer.segments import (
     LocalBias,
     Memory,
-    MemoryState,
     PerHead,
     Piece,
     attend,
+    bias_by_distance,
     combined,
+    first_scale,
     joined,
+    largest,
     local_biases,
     note_fetched,
     piece,
     refuse_twice,
     unit,
 )
+from attnlab.mechanisms.learned.memorizing_transformer.state import MemoryState
 
 __all__ = [
     "CARD", "FORMS", "MemorizingAttention", "Memory", "MemoryState", "chunked", "naive", "unit",
@@ -100,7 +111,7 @@ __all__ = [
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, k: SelfKeys, v: SelfValues, gate: PerHead | None, scale: PerHead, *,
     local_bias: LocalBias = None, padding: TokenPadding = None, options: Memory = Memory(),
@@ -118,11 +129,10 @@ def naive(
     stored = (i < start - options.delay) & (i >= start - options.delay - options.memory)
     if padding is not None:
         near, stored = (x & padding[:, None, None] for x in (near, stored))
-    with unrounded(q.device):
-        products = torch.where(own, q @ k.mT, q @ k.detach().mT)
-    found = _largest(products, stored, options.neighbours)
+    products = torch.where(own, q @ k.mT, q @ k.detach().mT)
+    found = largest(products, stored, options.neighbours)
     fetched = torch.zeros_like(products, dtype=torch.bool).scatter(-1, found, True) & stored
-    scores = note("scores", wide(scale)[:, None, None] * products)
+    scores = note("scores", scale[:, None, None] * products)
     at = positions_of(n, q.device, padding=padding).expand(len(q), n)
     local = scores + local_biases(local_bias, at, at)
     if gate is None:
@@ -134,13 +144,7 @@ def naive(
     there = fetched.gather(-1, found)
     note_fetched([found.where(there, NOTHING)], [far.gather(-1, found)], gate, options)
     note("weights", weights)
-    return ((weights * own) @ wide(v) + (weights * ~own) @ wide(v).detach()).to(v.dtype)
-
-
-def _largest(products: Tensor, stored: Tensor, neighbours: int) -> Tensor:
-    """The positions of the ``neighbours`` largest among the ``stored`` of each row, best first."""
-    best = products.detach().masked_fill(~stored, -torch.inf)
-    return best.topk(min(neighbours, best.shape[-1]), dim=-1).indices
+    return (weights * own) @ v + (weights * ~own) @ v.detach()
 
 
 # ---- chunked
@@ -164,7 +168,7 @@ FORMS = {"naive": naive, "chunked": chunked}
 # ---- module
 
 
-class MemorizingAttention(nn.Module):
+class MemorizingAttention(Layer):
     """Multi-head attention with a searched memory, causal: (b, n, dim) → (b, n, dim).
 
     ``forward`` reads documents from their beginning; ``step`` reads on, with the state of all
@@ -186,15 +190,11 @@ class MemorizingAttention(nn.Module):
         self.heads = Heads(dim, heads, positions=positions)
         self.heads.check_positions(causal=True)
         self.form, self.options = form, options
-        start = self._start() if scale is None else scale
+        start = first_scale(self.heads.head_dim, options) if scale is None else scale
         self.scale = nn.Parameter(torch.full((heads,), start))
         with_gate = gated and options.memory > 0
         self.register_parameter("gate", nn.Parameter(torch.zeros(heads)) if with_gate else None)
         refuse_twice(self.gate, options)
-
-    def _start(self) -> float:
-        """At which random queries and keys have scores of variance one."""
-        return self.heads.head_dim ** (0.5 if self.options.normalise else -0.5)
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
@@ -206,11 +206,7 @@ class MemorizingAttention(nn.Module):
         return self.heads.merge(out)
 
     def _local_bias(self) -> LocalBias:
-        """(h, r): a number for each of the distances 0 … r − 1 to a local key."""
-        scheme, width = self.heads.positions, self.options.local
-        if not isinstance(scheme, DistanceBias):
-            return None
-        return scheme.by_distance(1, width, self.scale.device).flip(-1)
+        return bias_by_distance(self.heads.positions, self.options, self.scale.device)
 
     @checked
     def step(self, x: NewTokens, state: MemoryState | None = None) -> tuple[NewTokens, MemoryState]:
@@ -235,28 +231,17 @@ class MemorizingAttention(nn.Module):
             state = state.stored(self.options)
         return self.heads.merge(joined(pieces, self.gate, self.options)), state
 
-    def extra_repr(self) -> str:
-        return f"{self.options}, form={self.form!r}".removeprefix(", ")
-
 
 # ---- card
 
 h, n, m, d, e, c, w, k, M = letters("h n m d e c w k M")
 
 
-def found(chosen: Memory) -> sympy.Expr:
-    """How many neighbours a query attends to: no more than the memory holds."""
-    return k if chosen.neighbours <= chosen.memory else M
-
-
 CARD = Card(
+    __doc__,
     name="memorizing_transformer",
-    title="Memorizing Transformer",
     family="learned",
     role="attend",
-    paper=Paper(
-        "Wu, Rabe, Hutchins, Szegedy", "Memorizing Transformers", "ICLR", 2022, "2203.08913"
-    ),
     forms=FORMS,
     causal="always",
     because="its memory holds what was read before",
@@ -274,12 +259,6 @@ CARD = Card(
         "naive": ("scores", "weights", "neighbours", "neighbour_weights", "gate"),
         "chunked": ("neighbours", "neighbour_weights", "gate"),
     },
-    departures=(
-        "while the memory is empty its output is zero, and the gate is not changed",
-        "the scale starts at √d, not at 1, and a query attends to itself, unlike in the authors' "
-        "code",
-        "slots of the memory that are not filled yet are not attended to",
-    ),
     variants=(
         {"segment": 3, "cache": 2, "memory": 4, "neighbours": 2},
         {
@@ -295,6 +274,5 @@ CARD = Card(
     ),
     build=MemorizingAttention,
     aliases=("memorizing", "knn_memory"),
-    gives_up="In the far past, each query attends only to the few keys with the largest scores.",
     small={"segment": 6, "cache": 3, "memory": 16, "neighbours": 3},
 )

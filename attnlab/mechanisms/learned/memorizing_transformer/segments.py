@@ -8,10 +8,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.core.cache import KeyValueCache
-from attnlab.core.carried import check_ended
 from attnlab.core.options import Count, Options, Size
-from attnlab.core.precision import wide
+from attnlab.core.positions import DistanceBias
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.search import NOTHING, Lookup, Search
 from attnlab.core.softmax import masked_softmax
@@ -65,7 +64,20 @@ class Memory(Options):
 
 def unit(x: Tensor, options: Memory) -> Tensor:
     """Queries or keys as they are compared, and stored; half precisions become float32."""
-    return F.normalize(wide(x), dim=-1) if options.normalise else wide(x)
+    return F.normalize(upcast(x), dim=-1) if options.normalise else upcast(x)
+
+
+def first_scale(d: int, options: Memory) -> float:
+    """The scale at which random queries and keys of width d have scores of variance one."""
+    return float(d ** (0.5 if options.normalise else -0.5))
+
+
+def bias_by_distance(scheme: object, options: Memory, device: torch.device) -> LocalBias:
+    """(h, r): a number for each of the distances 0 … r − 1 to a local key, where a scheme has
+    biases."""
+    if not isinstance(scheme, DistanceBias):
+        return None
+    return scheme.by_distance(1, options.local, device).flip(-1)
 
 
 def local_biases(local_bias: LocalBias, of_queries: Tensor, of_keys: Tensor) -> Tensor | float:
@@ -74,12 +86,12 @@ def local_biases(local_bias: LocalBias, of_queries: Tensor, of_keys: Tensor) -> 
     if local_bias is None:
         return 0.0
     back = (of_queries[:, :, None] - of_keys[:, None]).clamp(0, local_bias.shape[1] - 1)
-    return wide(local_bias)[:, back].transpose(0, 1)
+    return upcast(local_bias)[:, back].transpose(0, 1)
 
 
 def combined(near: Tensor, far: Tensor, gate: Tensor) -> Tensor:
     """(1 − g) near + g far, with one g for each head."""
-    g = torch.sigmoid(wide(gate))[:, None, None]
+    g = torch.sigmoid(upcast(gate))[:, None, None]
     return (1 - g) * near + g * far
 
 
@@ -105,7 +117,7 @@ def note_fetched(
     note("neighbours", lambda: joined(found, NOTHING))
     note("neighbour_weights", lambda: joined(weights, 0))
     if gate is not None:
-        note("gate", lambda: torch.sigmoid(wide(gate)))
+        note("gate", lambda: torch.sigmoid(upcast(gate)))
 
 
 # ---- one piece of a segment
@@ -193,7 +205,7 @@ def piece(
     """
     t, near = q.shape[2], max(0, past.length - options.cache)
     k, v = (torch.cat([x[:, :, near:], y], dim=2) for x, y in ((past.keys, k), (past.values, v)))
-    factor = wide(scale)[:, None, None]
+    factor = upcast(scale)[:, None, None]
     local = factor * (q @ k.mT) + local_biases(local_bias, at[:, at.shape[1] - t :], at[:, near:])
     mask = _visible(t, k.shape[2], q.device, None if seen is None else seen[:, near:])
     fetched, found = _fetched(q, past, options)
@@ -203,11 +215,11 @@ def piece(
         allowed = torch.cat([mask.expand(*there.shape[:3], -1), there], dim=-1)
         of_both = masked_softmax(both, allowed)
         of_near, of_far = of_both.split([k.shape[2], scores.shape[-1]], dim=-1)
-        out = of_near @ wide(v) + _sum(of_far, fetched.values)
+        out = of_near @ upcast(v) + _sum(of_far, fetched.values)
     else:
         of_near = masked_softmax(local, mask)
         of_far = masked_softmax(scores, there) if scores.shape[-1] else scores
-        out = combined(of_near @ wide(v), _sum(of_far, fetched.values), gate)
+        out = combined(of_near @ upcast(v), _sum(of_far, fetched.values), gate)
     positions = torch.where(there, found + (first + past.stored.start), NOTHING)
     return Piece(out.to(v.dtype), positions, of_far)
 
@@ -228,7 +240,7 @@ class Fetched(NamedTuple):
 def _fetched(q: Tensor, past: Past, options: Memory) -> tuple[Fetched, Tensor]:
     """What each query fetches from the memory, and where from."""
     found = past.memory.nearest(q, options.neighbours)
-    keys, values = (wide(_gathered(x[:, :, past.stored], found)) for x in past[:2])
+    keys, values = (upcast(_gathered(x[:, :, past.stored], found)) for x in past[:2])
     return Fetched((keys @ q[..., None]).squeeze(-1), values), found
 
 
@@ -242,66 +254,7 @@ def _sum(weights: Tensor, values: Tensor) -> Tensor:
     return (weights[..., None, :] @ values).squeeze(-2)
 
 
-# ---- what is kept between two calls
-
-
-class MemoryState(NamedTuple):
-    """What later queries may need: the past, and keys and values of the present segment so far.
-
-    Until the segment ends the past is handed on as it is, not copied. ``length`` is the number of
-    positions read so far, ``begins`` is where the document of each sequence begins.
-    """
-
-    past: Past
-    own: KeyValueCache
-    length: int
-    begins: Int[Tensor, "b"]
-
-    @classmethod
-    def of(cls, k: Tensor, v: Tensor, options: Memory) -> "MemoryState":
-        """After a text whose keys (b, h, m, d), as ``unit`` makes them, and values these are."""
-        length = k.shape[2]
-        start = options.start(length)
-        low = max(0, start - options.reach)
-        past = Past.of(k[:, :, low:start], v[:, :, low:start], None, options)
-        own = KeyValueCache(k[:, :, start:], v[:, :, start:])
-        return cls(past, own, length, torch.zeros(len(k), dtype=torch.int64, device=k.device))
-
-    def cleared(self, ended: Bool[Tensor, "b"]) -> "MemoryState":
-        """The state after the end of a document in those sequences where ``ended`` is True: later
-        tokens attend to nothing of what was read so far."""
-        check_ended(ended, len(self.begins))
-        new = self._replace(begins=self.begins.masked_fill(ended, self.length))
-        return new._replace(past=self.past.hiding(new.seen[:, : self.past.length]))
-
-    def extended(self, k: Tensor, v: Tensor, options: Memory) -> "MemoryState":
-        """With the keys and values of new positions of the present segment."""
-        if self.own.length != self.length % options.segment:
-            raise ValueError(
-                f"the state was made with other segments than of {options.segment} tokens: it is "
-                "another layer's; start anew with state=None"
-            )
-        own = KeyValueCache.extended(self.own, k, v)
-        return self._replace(own=own, length=self.length + k.shape[2])
-
-    def stored(self, options: Memory) -> "MemoryState":
-        """The same where the segment goes on; after its end it is part of the past."""
-        if self.own.length < options.segment:
-            return self
-        drop = max(0, self.past.length + self.own.length - options.reach)
-        both = zip(self.past[:2], self.own, strict=True)
-        k, v = (torch.cat([x, y], dim=2)[:, :, drop:] for x, y in both)
-        empty = KeyValueCache(*(x[:, :, :0] for x in self.own))
-        past = Past.of(k, v, self.seen[:, drop:], options)
-        return self._replace(past=past, own=empty)
-
-    @property
-    def first(self) -> int:
-        """The position of the first key that is kept."""
-        return self.length - self.own.length - self.past.length
-
-    @property
-    def seen(self) -> Bool[Tensor, "b m"]:
-        """Which of the keys that are kept are of the present document."""
-        at = torch.arange(self.first, self.length, device=self.begins.device)
-        return at >= self.begins[:, None]
+def largest(products: Tensor, stored: Tensor, neighbours: int) -> Tensor:
+    """The positions of the ``neighbours`` largest among the ``stored`` of each row, best first."""
+    best = products.detach().masked_fill(~stored, -torch.inf)
+    return best.topk(min(neighbours, best.shape[-1]), dim=-1).indices

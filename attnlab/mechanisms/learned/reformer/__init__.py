@@ -1,4 +1,4 @@
-r"""Reformer: a query attends to the keys that a hash puts into its bucket (LSH attention).
+r"""Reformer (LSH attention): a query attends to the keys that a hash puts into its bucket.
 
 A softmax is decided by its largest scores, so a query needs only the keys that are near to it.
 Queries and keys are the same vectors here, keys of unit length, $k_j = q_j / |q_j|$, and a hash of
@@ -47,6 +47,18 @@ by no $N_{ij}$, uses the scale 1 and lets the first chunk of a round look back a
 round before. By default reformer-pytorch compares no buckets and divides by no $N_{ij}$ either, and
 its first chunk looks back at the last one. Both leak as described above.
 
+Departures.
+- a causal query attends to the m tokens before it in its bucket; as printed, later tokens decide
+  where chunks begin
+- a pair is divided by the number of rounds that have it; as printed, by those in which the two
+  share a bucket
+- the number of buckets is an option, not 2 n / m
+- rotations are drawn once, not for each batch
+- the scale is 1/√d
+- no decoding token by token: a step would look through the buckets of all past tokens
+
+Gives up. A query attends only to keys with the same hash, which are usually the similar ones.
+
 Kitaev, Kaiser, Levskaya. Reformer: The Efficient Transformer. ICLR 2020, arXiv:2001.04451, section
 2 and appendix A. Reversible layers and chunked feed-forward layers: ``attnlab.models.reversible``.
 """
@@ -58,10 +70,11 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor, nn
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads, finite
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
-from attnlab.core.precision import unrounded, widened
 from attnlab.core.probe import note
 from attnlab.core.shapes import Outputs, Queries, SelfValues, TokenPadding, Tokens, checked
 from attnlab.core.softmax import masked_softmax
@@ -79,7 +92,23 @@ __all__ = [
     "chunked", "hash_buckets", "naive", "unit",
 ]  # fmt: skip
 
-# ---- helpers
+# ---- naive
+
+
+@form
+def naive(
+    q: Queries, v: SelfValues, rotations: Rotations, *,
+    causal: bool = False, padding: TokenPadding = None, options: Hashing = Hashing(),
+) -> Outputs:  # fmt: skip
+    """One softmax over the union of all rounds, dense. ``rotations`` (h, r, d, k): r rounds of 2k
+    buckets."""
+    places = _places(q, rotations, padding, options, causal=causal)
+    scores = q @ unit(q).mT * options.scale_of(q.shape[-1])
+    times, divided = (x.to(scores.dtype) for x in _counted(places, options))
+    scores = scores + (times / divided).log()
+    weights = masked_softmax(scores, times > 0)
+    weights = weights + _alone(weights.sum(dim=-1), padding).diag_embed()
+    return note("weights", weights) @ v
 
 
 def unit(q: Tensor) -> Tensor:
@@ -113,27 +142,6 @@ def attended(
     return found
 
 
-# ---- naive
-
-
-@checked
-def naive(
-    q: Queries, v: SelfValues, rotations: Rotations, *,
-    causal: bool = False, padding: TokenPadding = None, options: Hashing = Hashing(),
-) -> Outputs:  # fmt: skip
-    """One softmax over the union of all rounds, dense. ``rotations`` (h, r, d, k): r rounds of 2k
-    buckets."""
-    with unrounded(q.device):
-        wide_q, wide_v, wide_r = widened(q, v, rotations)
-        places = _places(wide_q, wide_r, padding, options, causal=causal)
-        scores = wide_q @ unit(wide_q).mT * options.scale_of(q.shape[-1])
-        times, divided = (x.to(scores.dtype) for x in _counted(places, options))
-        scores = scores + (times / divided).log()
-        weights = masked_softmax(scores, times > 0)
-        weights = weights + _alone(weights.sum(dim=-1), padding).diag_embed()
-        return (note("weights", weights) @ wide_v).to(v.dtype)
-
-
 def _counted(places: Places, options: Hashing) -> tuple[Tensor, Tensor]:
     """For each pair: the rounds in which it attends, and N_ij, by which they are divided."""
     rounds = range(places.rank.shape[2])
@@ -152,22 +160,20 @@ def _alone(total: Tensor, padding: Tensor | None) -> Tensor:
 # ---- chunked
 
 
-@checked
+@form
 def chunked(
     q: Queries, v: SelfValues, rotations: Rotations, *,
     causal: bool = False, padding: TokenPadding = None, options: Hashing = Hashing(),
 ) -> Outputs:  # fmt: skip
     """Each round sorted and cut into chunks: r · 2m scores for each query."""
-    with unrounded(q.device):
-        wide_q, wide_v, wide_r = widened(q, v, rotations)
-        places = _places(wide_q, wide_r, padding, options, causal=causal)
-        exact = options.count == "attended"
-        scaled, values = wide_q * options.scale_of(q.shape[-1]), wide_v.flatten(0, 1)
-        given = (scaled.flatten(0, 1), unit(wide_q).flatten(0, 1), values)
-        out, log_sum = over_rounds(*given, places, options.chunk, exact=exact)
-        found = log_sum.unflatten(0, q.shape[:2]) > -torch.inf
-        out = out.unflatten(0, q.shape[:2]) + _alone(found, padding)[..., None] * wide_v
-        return out.to(v.dtype)
+    places = _places(q, rotations, padding, options, causal=causal)
+    exact = options.count == "attended"
+    scaled, values = q * options.scale_of(q.shape[-1]), v.flatten(0, 1)
+    given = (scaled.flatten(0, 1), unit(q).flatten(0, 1), values)
+    out, log_sum = over_rounds(*given, places, options.chunk, exact=exact)
+    found = log_sum.unflatten(0, q.shape[:2]) > -torch.inf
+    out = out.unflatten(0, q.shape[:2]) + _alone(found, padding)[..., None] * v
+    return out
 
 
 FORMS = {"naive": naive, "chunked": chunked}
@@ -175,7 +181,7 @@ FORMS = {"naive": naive, "chunked": chunked}
 # ---- module
 
 
-class Reformer(nn.Module):
+class Reformer(Layer):
     """Multi-head LSH attention with shared queries and keys: (b, n, dim) → (b, n, dim).
 
     ``rotations`` (h, rounds, d, buckets / 2) are drawn by a generator seeded with the option
@@ -222,26 +228,16 @@ class Reformer(nn.Module):
         )
         return self.heads.merge(out)
 
-    def extra_repr(self) -> str:
-        return f"causal={self.causal}, form={self.form!r}, {self.options}"
-
 
 # ---- card
 
 h, n, d, e, r, b, m = letters("h n d e r b c")
 
 CARD = Card(
+    __doc__,
     name="reformer",
-    title="Reformer (LSH attention)",
     family="learned",
     role="attend",
-    paper=Paper(
-        "Kitaev, Kaiser, Levskaya",
-        "Reformer: The Efficient Transformer",
-        "ICLR",
-        2020,
-        "2001.04451",
-    ),
     forms=FORMS,
     causal="optional",
     options=Hashing,
@@ -252,22 +248,11 @@ CARD = Card(
     },
     memory={"naive": h * r * n**2, "chunked": h * n * (b / 2 + r + d + e + 1)},
     notes={"naive": ("buckets", "weights"), "chunked": ("buckets",)},
-    departures=(
-        "a causal query attends to the m tokens before it in its bucket; as printed, later tokens "
-        "decide where chunks begin",
-        "a pair is divided by the number of rounds that have it; as printed, by those in which the "
-        "two share a bucket",
-        "the number of buckets is an option, not 2 n / m",
-        "rotations are drawn once, not for each batch",
-        "the scale is 1/√d",
-        "no decoding token by token: a step would look through the buckets of all past tokens",
-    ),
     variants=(
         {"buckets": 2, "chunk": 3, "rounds": 2},
         {"buckets": 4, "chunk": 5, "rounds": 2, "count": "buckets", "scale": 1.0},
     ),
     build=Reformer,
     aliases=("lsh", "lsh attention"),
-    gives_up="A query attends only to keys with the same hash, which are usually the similar ones.",
     small={"buckets": 4, "chunk": 8, "rounds": 2},
 )

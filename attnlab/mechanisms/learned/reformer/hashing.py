@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import normal, unrounded, wide
+from attnlab.core.precision import no_autocast, normal, upcast
 from attnlab.core.shapes import checked
 
 Rotations = Float[Tensor, "h r d k"]  # for each head, r rounds of k directions: 2k buckets
@@ -75,10 +75,10 @@ def hash_buckets(x: Float[Tensor, "b h n d"], rotations: Rotations) -> Buckets:
     Entry k of -xR is bucket k + half. Vectors on one ray from the origin have the same bucket,
     opposite ones are half the number of buckets apart.
     """
-    x, half = wide(x.detach()), rotations.shape[-1]
+    x, half = upcast(x.detach()), rotations.shape[-1]
     found = []
-    for round_ in wide(rotations).unbind(1):
-        with unrounded(x.device):
+    for round_ in upcast(rotations).unbind(1):
+        with no_autocast(x.device):
             products = x @ round_
         nearest = products.abs().argmax(dim=-1, keepdim=True)
         opposite = products.gather(-1, nearest) < 0

@@ -48,6 +48,16 @@ Another implementation: the package routing-transformer lets learned keys join e
 token of a shared layer hardly any weight on itself, adds a loss that draws queries to centroids,
 and has the leak in its causal form.
 
+Departures.
+- a causal layer puts a token into the cluster of its nearest centroid, where it attends to the most
+  recent members: the published top-w of the whole sequence lets later tokens decide who is in a
+  cluster
+- centroids have unit length, and move by the direction of the sum of their members
+- scores are divided by √d
+- a token that no cluster takes gives zeros, and so does padding
+
+Gives up. Tokens in different clusters do not attend to each other.
+
 Roy, Saffar, Vaswani, Grangier. Efficient Content-Based Sparse Attention with Routing Transformers.
 TACL 2021, arXiv:2003.05997, section 4.1 and algorithm 1.
 """
@@ -55,17 +65,17 @@ TACL 2021, arXiv:2003.05997, section 4.1 and algorithm 1.
 from collections.abc import Callable
 from typing import Literal
 
-import sympy
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.core import patterns
 from attnlab.core.cache import KeyValueCache
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads, finite
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
     NewTokens,
@@ -78,23 +88,24 @@ from attnlab.core.shapes import (
     checked,
 )
 from attnlab.core.softmax import masked_softmax
-from attnlab.mechanisms.learned.routing_transformer.causal import (
-    along,
-    by_chunks,
-    reach,
-    recent,
-    taken,
-)
+from attnlab.mechanisms.learned.routing_transformer.causal import by_chunks, reach, recent
 from attnlab.mechanisms.learned.routing_transformer.clusters import (
     Centroids,
     Clusters,
-    Members,
     largest,
-    membership,
     moved,
     nearest,
     normalised,
-    top_members,
+)
+from attnlab.mechanisms.learned.routing_transformer.costs import compared, taken_by_each
+from attnlab.mechanisms.learned.routing_transformer.leaky import leaky
+from attnlab.mechanisms.learned.routing_transformer.pairs import (
+    by_clusters,
+    mean_over_clusters,
+    members_of,
+    real_tokens,
+    refuse_keys,
+    scores_of,
 )
 
 __all__ = ["CARD", "FORMS", "Clusters", "RoutingAttention", "gathered", "leaky", "moved", "naive"]
@@ -102,7 +113,7 @@ __all__ = ["CARD", "FORMS", "Clusters", "RoutingAttention", "gathered", "leaky",
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, v: SelfValues, centroids: Centroids, *, k: SelfKeys | None = None,
     causal: bool = False, padding: TokenPadding = None, options: Clusters = Clusters(),
@@ -111,78 +122,18 @@ def naive(
 
     What is padding belongs to no cluster: its output is zero.
     """
-    _refuse_keys(k, causal)
+    refuse_keys(k, causal)
     queries = normalised(q)
     keys = queries if k is None else normalised(k)
-    scores = note("scores", _scores(queries, keys))
+    scores = note("scores", scores_of(queries, keys))
     if causal:
         own = note("clusters", nearest(queries, centroids))
-        back = reach(_real(q, padding), centroids.shape[1], options.window)
+        back = reach(real_tokens(q, padding), centroids.shape[1], options.window)
         weights = masked_softmax(scores, recent(own, back, padding))
     else:
-        asking, asked = _members(queries, keys, centroids, padding, options)
-        weights = _mean_over_clusters(scores, asking, asked)
-    return (note("weights", weights) @ wide(v)).to(v.dtype)
-
-
-def _refuse_keys(k: Tensor | None, causal: bool) -> None:
-    if causal and k is not None:
-        raise ValueError(
-            "causal routing shares queries and keys, because a token then attends to earlier "
-            "members of its own cluster: leave k out"
-        )
-
-
-def _real(q: Tensor, padding: Tensor | None) -> Tensor:
-    """(b, n): which tokens are real."""
-    if padding is not None:
-        return padding
-    return torch.ones(len(q), q.shape[2], dtype=torch.bool, device=q.device)
-
-
-def _scores(queries: Tensor, keys: Tensor) -> Tensor:
-    return queries @ keys.mT * queries.shape[-1] ** -0.5
-
-
-def _members(
-    queries: Tensor, keys: Tensor, centroids: Tensor, padding: Tensor | None, options: Clusters
-) -> tuple[Members, Members]:
-    """The members of each cluster among the queries, and among the keys."""
-    n = queries.shape[2]
-    note("clusters", lambda: nearest(queries, centroids))
-    asking = asked = top_members(queries, centroids, options.window, padding)
-    note("members", lambda: asking.masked_fill(asking == n, -1))
-    if keys is not queries:
-        asked = top_members(keys, centroids, options.window, padding)
-        note("key_members", lambda: asked.masked_fill(asked == n, -1))
-    return asking, asked
-
-
-def _mean_over_clusters(
-    scores: Tensor, asking: Members, asked: Members, allowed: Tensor | None = None
-) -> Tensor:
-    """A softmax in each cluster, averaged over the clusters that a query is in."""
-    rows, columns = membership(asking, scores.shape[2]), membership(asked, scores.shape[3])
-    total = torch.zeros_like(scores)
-    for row, column in zip(rows.unbind(2), columns.unbind(2), strict=True):
-        pairs = row[..., None] & column[..., None, :]
-        total = total + masked_softmax(scores, pairs if allowed is None else pairs & allowed)
-    return total / rows.sum(dim=2).clamp(min=1)[..., None]
-
-
-@checked
-def leaky(
-    q: Queries, v: SelfValues, centroids: Centroids, *, options: Clusters = Clusters()
-) -> Outputs:
-    """The published decoder (algorithm 1), in which later tokens decide who is in a cluster.
-
-    It is here to be looked at: the output at i changes with tokens after i.
-    """
-    queries, n = normalised(q), q.shape[2]
-    members = top_members(queries, centroids, options.window, None)
-    past = patterns.causal().dense(n, n, q.device)
-    weights = _mean_over_clusters(_scores(queries, queries), members, members, past)
-    return (weights @ wide(v)).to(v.dtype)
+        asking, asked = members_of(queries, keys, centroids, padding, options)
+        weights = mean_over_clusters(scores, asking, asked)
+    return note("weights", weights) @ v
 
 
 # ---- gathered
@@ -194,35 +145,16 @@ def gathered(
     causal: bool = False, padding: TokenPadding = None, options: Clusters = Clusters(),
 ) -> Outputs:  # fmt: skip
     """Only the pairs inside of clusters, all clusters at once."""
-    _refuse_keys(k, causal)
-    queries, values = normalised(q), wide(v)
+    refuse_keys(k, causal)
+    queries, values = normalised(q), upcast(v)
     if causal:
         own = note("clusters", nearest(queries, centroids))
-        back = reach(_real(q, padding), centroids.shape[1], options.window)
+        back = reach(real_tokens(q, padding), centroids.shape[1], options.window)
         size = largest(q.shape[2], centroids.shape[1], options.window)
         return by_chunks(queries, values, own, back, size=size, padding=padding).to(v.dtype)
     keys = queries if k is None else normalised(k)
-    asking, asked = _members(queries, keys, centroids, padding, options)
-    n, clusters = q.shape[2], centroids.shape[1]
-    rows, columns = (each.clamp(max=n - 1).flatten(2) for each in (asking, asked))
-    parts = (taken(queries, rows), taken(keys, columns), taken(values, columns))
-    q_within, k_within, v_within = (
-        each.unflatten(2, (clusters, -1)).flatten(1, 2) for each in parts
-    )
-    seen = None if padding is None else _filled(asked, n)
-    out = F.scaled_dot_product_attention(q_within, k_within, v_within, attn_mask=seen)
-    out = out.unflatten(1, (-1, clusters)).flatten(2, 3)
-    if padding is not None:
-        out = out.masked_fill((asking == n).flatten(2)[..., None], 0)
-    total = torch.zeros_like(values).scatter_add(2, along(rows, out), out.to(values.dtype))
-    count = membership(asking, n).sum(dim=2).clamp(min=1)
-    return (total / count[..., None]).to(v.dtype)
-
-
-def _filled(members: Members, n: int) -> Tensor:
-    """The places of each cluster that hold a token, as a mask of keys; all where none does."""
-    filled = members < n
-    return (filled | ~filled.any(dim=-1, keepdim=True)).flatten(1, 2).unsqueeze(-2)
+    asking, asked = members_of(queries, keys, centroids, padding, options)
+    return by_clusters(queries, keys, values, asking, asked, padding).to(v.dtype)
 
 
 FORMS = {"naive": naive, "gathered": gathered}
@@ -230,7 +162,7 @@ FORMS = {"naive": naive, "gathered": gathered}
 # ---- module
 
 
-class RoutingAttention(nn.Module):
+class RoutingAttention(Layer):
     """Multi-head attention inside of learned clusters: (b, n, dim) → (b, n, dim).
 
     A causal layer has no key projection, since its queries are its keys. The buffer ``centroids``
@@ -290,13 +222,10 @@ class RoutingAttention(nn.Module):
         q, k, v = self._project(x, None)
         state = KeyValueCache.extended(state, k, v)
         keys, n, m = normalised(state.keys), q.shape[2], state.length
-        back = reach(_real(keys, None), self.options.clusters, self.options.window)
+        back = reach(real_tokens(keys, None), self.options.clusters, self.options.window)
         seen = recent(nearest(keys, self.centroids), back[..., m - n :], None)
-        weights = masked_softmax(_scores(keys[:, :, m - n :], keys), seen)
-        return self.heads.merge((weights @ wide(state.values)).to(v.dtype)), state
-
-    def extra_repr(self) -> str:
-        return f"{self.options}, causal={self.causal}, form={self.form!r}".removeprefix(", ")
+        weights = masked_softmax(scores_of(keys[:, :, m - n :], keys), seen)
+        return self.heads.merge((weights @ upcast(state.values)).to(v.dtype)), state
 
 
 # ---- card
@@ -304,29 +233,11 @@ class RoutingAttention(nn.Module):
 h, n, d, e, k, w = letters("h n d e k w")
 
 
-def taken_by_each(chosen: Clusters) -> sympy.Expr:
-    """w, or n / k where no window is given."""
-    return n / k if chosen.window is None else w
-
-
-def pairs(chosen: Clusters, causal: bool) -> sympy.Expr:
-    """Those that are compared: all of a cluster; causal, each token with two chunks, masked."""
-    each = taken_by_each(chosen)
-    return 2 * n * each if causal else k * each**2
-
-
 CARD = Card(
+    __doc__,
     name="routing_transformer",
-    title="Routing Transformer",
     family="learned",
     role="attend",
-    paper=Paper(
-        "Roy, Saffar, Vaswani, Grangier",
-        "Efficient Content-Based Sparse Attention with Routing Transformers",
-        "TACL",
-        2021,
-        "2003.05997",
-    ),
     forms=FORMS,
     causal="optional",
     options=Clusters,
@@ -334,30 +245,22 @@ CARD = Card(
     time={
         "naive": 4 * h * k * d * n + 2 * h * n**2 * (d + e),
         "gathered": lambda chosen, causal=False: (
-            4 * h * k * d * n + 2 * h * pairs(chosen, causal) * (d + e)
+            4 * h * k * d * n + 2 * h * compared(chosen, causal) * (d + e)
         ),
     },
     memory={
         "naive": h * n**2,
         "gathered": lambda chosen, causal=False: (
-            h * k * (n + taken_by_each(chosen) * (d + e)) + int(causal) * h * pairs(chosen, causal)
+            h * k * (n + taken_by_each(chosen) * (d + e))
+            + int(causal) * h * compared(chosen, causal)
         ),
     },
     notes={
         "naive": ("scores", "clusters", "members", "weights"),
         "gathered": ("clusters", "members"),
     },
-    departures=(
-        "a causal layer puts a token into the cluster of its nearest centroid, where it attends to "
-        "the most recent members: the published top-w of the whole sequence lets later tokens "
-        "decide who is in a cluster",
-        "centroids have unit length, and move by the direction of the sum of their members",
-        "scores are divided by √d",
-        "a token that no cluster takes gives zeros, and so does padding",
-    ),
     variants=({"clusters": 3}, {"clusters": 4, "window": 3}, {"clusters": 2, "decay": 0.5}),
     build=RoutingAttention,
     aliases=("routing",),
-    gives_up="Tokens in different clusters do not attend to each other.",
     small={"clusters": 4},
 )

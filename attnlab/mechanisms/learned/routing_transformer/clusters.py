@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import unrounded, wide, widened
+from attnlab.core.precision import no_autocast, upcast, upcast_together
 from attnlab.core.shapes import SelfKeys, TokenPadding, checked
 
 Centroids = Float[Tensor, "h clusters d"]  # of unit length, some for each head
@@ -38,14 +38,14 @@ class Clusters(Options):
 
 def normalised(x: Tensor) -> Tensor:
     """Layer norm without scale and bias: vectors √d long, whose entries sum to zero."""
-    return F.layer_norm(wide(x), x.shape[-1:])
+    return F.layer_norm(upcast(x), x.shape[-1:])
 
 
 @torch.no_grad()
 def nearest(x: Float[Tensor, "b h n d"], centroids: Tensor) -> Int[Tensor, "b h n"]:
     """The centroid that each vector is most like: argmax of μ·x."""
-    with unrounded(x.device):
-        vectors, directions = widened(x, centroids)
+    with no_autocast(x.device):
+        vectors, directions = upcast_together(x, centroids)
         return (vectors @ directions.mT).argmax(dim=-1)
 
 
@@ -68,8 +68,8 @@ def top_members(
     A token may be in several clusters, or in none. Ties are broken as ``torch.topk`` breaks them.
     """
     n, clusters = x.shape[2], centroids.shape[1]
-    with unrounded(x.device):
-        vectors, directions = widened(x, centroids)
+    with no_autocast(x.device):
+        vectors, directions = upcast_together(x, centroids)
         likeness = directions @ vectors.mT
     if padding is not None:
         likeness = likeness.masked_fill(~padding[:, None, None], -torch.inf)
@@ -103,8 +103,8 @@ def moved(
     q and k are those that have μ for nearest centroid. The sum in brackets, and the new μ, are
     scaled to unit length; a centroid to which nothing is nearest stays.
     """
-    with unrounded(centroids.device):
-        old = wide(centroids)
+    with no_autocast(centroids.device):
+        old = upcast(centroids)
         pull = torch.zeros_like(old)
         for x in (normalised(queries), normalised(keys)):
             found = F.one_hot(nearest(x, old), old.shape[1]).to(x.dtype)

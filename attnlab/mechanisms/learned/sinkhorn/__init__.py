@@ -38,29 +38,35 @@ $O(n B)$ where weights are kept or, in a causal layer, masked, and $(n / B)^2$ f
 The paper's letters: $\psi_S$ sorts, $\psi_P$ sums blocks, $P$ is the network, $N_B$ our N, $b$ or
 $\ell$ our B.
 
-Readings and departures. The hidden layer of the network is shared by the heads. Any length: the
-last block is filled up with zeros, which also count as zeros in a mixture; a sorted key is masked
-where no block has a token at its place. Blocks of padding alone are not sorted. The noise is drawn
-on the processor, from PyTorch's generator.
+Readings. Blocks of padding alone are not sorted. The noise is drawn on the processor, from
+PyTorch's generator.
 
 Other implementations. The package takes its choice of a block from a softmax unless told otherwise,
 and has in its non-causal layer the sorted *keys* as sorted values. Long Range Arena's code cuts
 strided blocks in place of contiguous ones.
+
+Departures.
+- a causal layer normalises rows only: columns of Sinkhorn's normalisation leak the future
+- the hidden layer of the sort network is shared by the heads
+- any length: the last block is filled up with zeros, which a mixture of blocks holds too. A sorted
+  key is masked where no block has a token at its place.
+- SortCut may keep the own block beside the first sorted ones
+
+Gives up. A query does not attend to most blocks, or only to mixtures of them.
 
 Tay, Bahri, Yang, Metzler, Juan. Sparse Sinkhorn Attention. ICML 2020, arXiv:2002.11296, section 3.
 """
 
 from typing import Literal
 
-import sympy
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import Tensor
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
-from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
     Outputs,
@@ -76,10 +82,16 @@ from attnlab.mechanisms.learned.sinkhorn.blocks import (
     ITERATIONS,
     Blocks,
     Permutation,
+    beside,
+    cut_up,
     own_seen,
     prepared,
+    sdpa_in_blocks,
+    seen_by_all,
+    sorted_blocks,
     sorted_seen,
 )
+from attnlab.mechanisms.learned.sinkhorn.costs import keys_sorted, own_keys, sorting_pairs
 from attnlab.mechanisms.learned.sinkhorn.sorting import (
     SortNetwork,
     gumbel,
@@ -104,7 +116,7 @@ __all__ = [
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, k: SelfKeys, v: SelfValues, permutation: Permutation, *,
     causal: bool = False, padding: TokenPadding = None, options: Blocks = Blocks(),
@@ -113,8 +125,8 @@ def naive(
     says what is brought to the queries of block i. Causal: what is not before them is left out."""
     real, sort = prepared(permutation, q.shape[2], causal, padding, options)
     note("permutation", sort)
-    block, n, dtype = real.shape[2], q.shape[2], v.dtype
-    q, k, v = (_blocks(x, block, padding).flatten(2, 3) for x in (q, k, v))
+    block, n = real.shape[2], q.shape[2]
+    q, k, v = (cut_up(x, block, padding).flatten(2, 3) for x in (q, k, v))
     into_place = torch.kron(sort.contiguous(), torch.eye(block, device=q.device, dtype=sort.dtype))
     at = torch.arange(q.shape[2], device=q.device)
     same = at[:, None] // block == at // block
@@ -130,13 +142,7 @@ def naive(
         of_sorted, of_own = map(masked_softmax, scores, pairs)
         of_own = of_own * (options.join == "sum")
     note("weights", lambda: (of_sorted @ into_place + of_own)[..., :n, :n])
-    return (of_sorted @ (into_place @ v) + of_own @ v)[:, :, :n].to(dtype)
-
-
-def _blocks(x: Tensor, block: int, padding: Tensor | None) -> Tensor:
-    """(b, h, n, d) → (b, h, N, B, d), zeros for padding and at the end of the last block."""
-    x = wide(x) if padding is None else wide(x).masked_fill(~padding[:, None, :, None], 0)
-    return in_blocks(x, block, dim=2)
+    return (of_sorted @ (into_place @ v) + of_own @ v)[:, :, :n]
 
 
 def _scores(q: Tensor, k: Tensor) -> Tensor:
@@ -146,64 +152,30 @@ def _scores(q: Tensor, k: Tensor) -> Tensor:
 # ---- blocked
 
 
-@checked
+@form(autocast=True)
 def blocked(
     q: Queries, k: SelfKeys, v: SelfValues, permutation: Permutation, *,
     causal: bool = False, padding: TokenPadding = None, options: Blocks = Blocks(),
 ) -> Outputs:  # fmt: skip
     """Block by block: sorted blocks are one product with S, and only pairs in them are compared."""
-    n, dtype = q.shape[2], v.dtype
+    n = q.shape[2]
     real, sort = prepared(permutation, n, causal, padding, options)
     note("permutation", sort)
     whole = padding is None and not causal and n % real.shape[2] == 0
-    q, k, v = (_blocks(x, options.block, padding) for x in (q, k, v))
+    q, k, v = (cut_up(x, options.block, padding) for x in (q, k, v))
     brought = None if whole else sorted_seen(real, causal, options)[:, None, :, None]
     own = None if whole else own_seen(real, causal)[:, None]
-    keys, values = _sorted(sort, k, options), _sorted(sort, v, options)
-    theirs = _cut(brought, q, options)
+    keys, values = sorted_blocks(sort, k, options), sorted_blocks(sort, v, options)
+    theirs = seen_by_all(brought, q, options)
     if options.join == "concat":
         keys, values = torch.cat((keys, k), dim=3), torch.cat((values, v), dim=3)
-        seen = None if theirs is None or own is None else _beside(theirs, own)
-        out = _sdpa(q, keys, values, seen)
+        seen = None if theirs is None or own is None else beside(theirs, own)
+        out = sdpa_in_blocks(q, keys, values, seen)
     else:
-        out = _sdpa(q, keys, values, theirs)
-        out = out + _sdpa(q, k, v, own) if options.join == "sum" else out
+        out = sdpa_in_blocks(q, keys, values, theirs)
+        out = out + sdpa_in_blocks(q, k, v, own) if options.join == "sum" else out
     out = out.flatten(2, 3)
-    return (out if out.shape[2] == n else out[:, :, :n]).to(dtype)
-
-
-def _sorted(sort: Tensor, x: Tensor, options: Blocks) -> Tensor:
-    """ψ(x) for each block of queries: its own sorted block, or those of the budget."""
-    rows = sort if options.budget is None else sort[:, :, : options.budget]
-    mixed = (rows @ x.flatten(3)).unflatten(-1, x.shape[3:])
-    if options.budget is None:
-        return mixed
-    return mixed.flatten(2, 3).unsqueeze(2).expand(-1, -1, x.shape[2], -1, -1)
-
-
-def _cut(brought: Tensor | None, q: Tensor, options: Blocks) -> Tensor | None:
-    """Which sorted keys a query may attend to: (b, 1, N, 1, keys)."""
-    if brought is None or options.budget is None:
-        return brought
-    first = brought[:, :, : options.budget].flatten(2)
-    return first[:, :, None, None].expand(-1, -1, q.shape[2], -1, -1)
-
-
-def _beside(brought: Tensor, own: Tensor) -> Tensor:
-    """One mask over the sorted keys and the own ones."""
-    return torch.cat((brought.expand(len(own), -1, -1, own.shape[3], -1), own), dim=-1)
-
-
-def _sdpa(q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None) -> Tensor:
-    """Attention in each block; zero for a query that may attend to nothing."""
-    q_flat, k_flat, v_flat = (x.flatten(1, 2) for x in (q, k, v))
-    if seen is None:
-        out = F.scaled_dot_product_attention(q_flat, k_flat, v_flat)
-        return out.unflatten(1, q.shape[1:3])
-    none = ~seen.any(dim=-1, keepdim=True)
-    mask = (seen | none).expand(*q.shape[:3], -1, -1).flatten(1, 2)
-    out = F.scaled_dot_product_attention(q_flat, k_flat, v_flat, attn_mask=mask)
-    return out.unflatten(1, q.shape[1:3]).masked_fill(none, 0)
+    return out if out.shape[2] == n else out[:, :, :n]
 
 
 FORMS = {"naive": naive, "blocked": blocked}
@@ -211,7 +183,7 @@ FORMS = {"naive": naive, "blocked": blocked}
 # ---- module
 
 
-class SinkhornAttention(nn.Module):
+class SinkhornAttention(Layer):
     """Multi-head attention to a sorted block and to the own: (b, n, dim) → (b, n, dim).
 
     The sort network has dim·(dim + 1) + (dim + 1)·h·⌈max_len / block⌉ parameters. In training mode
@@ -261,42 +233,17 @@ class SinkhornAttention(nn.Module):
             allowed=allowed, columns=not self.causal,
         )  # fmt: skip
 
-    def extra_repr(self) -> str:
-        return f"{self.options}, causal={self.causal}, form={self.form!r}".removeprefix(", ")
-
 
 # ---- card
 
 h, n, d, e, B, c = letters("h n d e B c")
 
 
-def keys_sorted(chosen: Blocks) -> sympy.Expr:
-    """How many sorted keys a query attends to."""
-    return B if chosen.budget is None else c * B
-
-
-def own_keys(chosen: Blocks) -> sympy.Expr:
-    """How many keys of its own block it attends to."""
-    return sympy.Integer(0) if chosen.join == "sorted" else B
-
-
-def sorting_pairs(chosen: Blocks) -> sympy.Expr:
-    """Numbers of S for each position: a block of the sorted ones for each of the others."""
-    return n / B if chosen.budget is None else c
-
-
 CARD = Card(
+    __doc__,
     name="sinkhorn",
-    title="Sparse Sinkhorn attention",
     family="learned",
     role="attend",
-    paper=Paper(
-        "Tay, Bahri, Yang, Metzler, Juan",
-        "Sparse Sinkhorn Attention",
-        "ICML",
-        2020,
-        "2002.11296",
-    ),
     forms=FORMS,
     causal="optional",
     options=Blocks,
@@ -315,12 +262,6 @@ CARD = Card(
         ),
     },
     notes={"naive": ("permutation", "weights"), "blocked": ("permutation",)},
-    departures=(
-        "a causal layer normalises rows only: columns of Sinkhorn's normalisation leak the future",
-        "the hidden layer of the sort network is shared by the heads",
-        "any length: the last block is filled up with zeros, which a mixture of blocks holds too",
-        "SortCut may keep the own block beside the first sorted ones",
-    ),
     variants=(
         {"block": 4, "max_len": 400},
         {"block": 4, "max_len": 400, "join": "sorted", "temperature": 0.3},
@@ -328,6 +269,5 @@ CARD = Card(
     ),
     build=SinkhornAttention,
     aliases=("sparse_sinkhorn",),
-    gives_up="A query does not attend to most blocks, or only to mixtures of them.",
     small={"block": 4},
 )

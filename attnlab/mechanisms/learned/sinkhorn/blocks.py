@@ -6,9 +6,9 @@ from typing import Literal
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.nn import functional as F
 
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import wide
 from attnlab.mechanisms.learned.sinkhorn.sorting import in_blocks
 
 Permutation = Float[Tensor, "b h N N"]  # row: the block of queries; column: the block of keys
@@ -71,7 +71,7 @@ def prepared(
             f"`permutation` is for {permutation.shape[-1]} blocks, but {n} positions make {many} "
             f"blocks of {options.block}"
         )
-    sort = wide(permutation)[..., :many, :many]
+    sort = permutation[..., :many, :many]
     return real, sort.tril(-1) if causal else sort
 
 
@@ -92,3 +92,43 @@ def own_seen(real: RealBlocks, causal: bool) -> Bool[Tensor, "b N #B B"]:
         return keys
     block = real.shape[2]
     return keys & torch.ones(block, block, dtype=torch.bool, device=real.device).tril()
+
+
+def cut_up(x: Tensor, block: int, padding: Tensor | None) -> Tensor:
+    """(b, h, n, d) → (b, h, N, B, d), zeros for padding and at the end of the last block."""
+    x = x if padding is None else x.masked_fill(~padding[:, None, :, None], 0)
+    return in_blocks(x, block, dim=2)
+
+
+def sorted_blocks(sort: Tensor, x: Tensor, options: Blocks) -> Tensor:
+    """ψ(x) for each block of queries: its own sorted block, or those of the budget."""
+    rows = sort if options.budget is None else sort[:, :, : options.budget]
+    mixed = (rows @ x.flatten(3)).unflatten(-1, x.shape[3:])
+    if options.budget is None:
+        return mixed
+    return mixed.flatten(2, 3).unsqueeze(2).expand(-1, -1, x.shape[2], -1, -1)
+
+
+def seen_by_all(brought: Tensor | None, q: Tensor, options: Blocks) -> Tensor | None:
+    """Which sorted keys a query may attend to: (b, 1, N, 1, keys)."""
+    if brought is None or options.budget is None:
+        return brought
+    first = brought[:, :, : options.budget].flatten(2)
+    return first[:, :, None, None].expand(-1, -1, q.shape[2], -1, -1)
+
+
+def beside(brought: Tensor, own: Tensor) -> Tensor:
+    """One mask over the sorted keys and the own ones."""
+    return torch.cat((brought.expand(len(own), -1, -1, own.shape[3], -1), own), dim=-1)
+
+
+def sdpa_in_blocks(q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None) -> Tensor:
+    """Attention in each block; zero for a query that may attend to nothing."""
+    q_flat, k_flat, v_flat = (x.flatten(1, 2) for x in (q, k, v))
+    if seen is None:
+        out = F.scaled_dot_product_attention(q_flat, k_flat, v_flat)
+        return out.unflatten(1, q.shape[1:3])
+    none = ~seen.any(dim=-1, keepdim=True)
+    mask = (seen | none).expand(*q.shape[:3], -1, -1).flatten(1, 2)
+    out = F.scaled_dot_product_attention(q_flat, k_flat, v_flat, attn_mask=mask)
+    return out.unflatten(1, q.shape[1:3]).masked_fill(none, 0)

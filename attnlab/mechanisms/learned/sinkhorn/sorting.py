@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from attnlab.core.heads import finite
 from attnlab.core.options import Size
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.shapes import TokenPadding, Tokens, checked
 
 Scores = Float[Tensor, "... N N"]  # of N blocks for the N places that they may take
@@ -52,7 +52,7 @@ def sinkhorn(
     With more iterations the matrix becomes doubly stochastic; after each, columns sum to one.
     Without ``columns`` it is a softmax of each row. What is not ``allowed`` is zero.
     """
-    logarithms = wide(scores)
+    logarithms = upcast(scores)
     allowed = torch.ones_like(scores, dtype=torch.bool) if allowed is None else allowed
     for _ in range(iterations if columns else 1):
         for dim in (-1, -2) if columns else (-1,):

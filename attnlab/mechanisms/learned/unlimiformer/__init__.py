@@ -38,8 +38,13 @@ Other implementations. In the authors' code the first token is generated without
 search that finds nothing fetches state 0. Its variant for LLaMA ignores half of each head and all
 rotations in the search.
 
-Departures. The search is exact unless an approximate index is given. Scores are those of the search
-itself, which are equal to the products with keys.
+Departures.
+- the search is exact unless an approximate index is given. Scores are those of the search itself,
+  which are equal to the products with keys.
+- fetched states are summed before their values are computed
+- without a context the sequence searches itself
+
+Gives up. Each query attends only to the k states of the input with the largest scores.
 
 Bertsch, Alon, Neubig, Gormley. Unlimiformer: Long-Range Transformers with Unlimited Length Input.
 NeurIPS 2023, arXiv:2305.01625, section 2.
@@ -53,10 +58,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads, finite
+from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import unrounded, wide
+from attnlab.core.precision import no_autocast, upcast
 from attnlab.core.probe import note
 from attnlab.core.search import NOTHING, Search, nearest
 from attnlab.core.shapes import Context, KeyPadding, Outputs, Queries, TokenPadding, Tokens, checked
@@ -97,7 +104,7 @@ class Retrieval(Options):
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, states: States, key_map: KeyMap, value_map: ValueMap, *,
     value_bias: ValueBias = None, padding: KeyPadding = None, scale: float | None = None,
@@ -106,9 +113,8 @@ def naive(
     """The equation (Bertsch et al., section 2.3), dense; key_map and value_map are W_k and W_v of
     each head."""
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    with unrounded(q.device):
-        keys = wide(states)[:, None] @ wide(key_map).mT
-        products = wide(q) @ keys.mT
+    keys = states[:, None] @ key_map.mT
+    products = q @ keys.mT
     real = torch.ones_like(products, dtype=torch.bool)
     if padding is not None:
         real = real & padding[:, None, None]
@@ -118,10 +124,10 @@ def naive(
     scores = note("scores", products * scale)
     weights = note("weights", masked_softmax(scores, chosen))
     note_fetched(found.where(chosen.gather(-1, found), NOTHING), weights.gather(-1, found))
-    values = wide(states)[:, None] @ wide(value_map).mT
+    values = states[:, None] @ value_map.mT
     if value_bias is not None:
-        values = values + wide(value_bias)[:, None]
-    return (weights @ values).to(q.dtype)
+        values = values + value_bias[:, None]
+    return weights @ values
 
 
 def note_fetched(found: Tensor, weights: Tensor) -> None:
@@ -149,8 +155,8 @@ def retrieved(
 
 def in_states(q: Queries, key_map: KeyMap) -> Float[Tensor, "b h n dim"]:
     """W_kᵀ q: what a query searches the states with."""
-    with unrounded(q.device):
-        return wide(q) @ wide(key_map)
+    with no_autocast(q.device):
+        return upcast(q) @ upcast(key_map)
 
 
 def found_states(
@@ -158,7 +164,7 @@ def found_states(
 ) -> Int[Tensor, "b h n k"]:
     """The states with the largest scores, by one search for all heads."""
     queries = moved.flatten(1, 2)[:, None]
-    keys, k = wide(states)[:, None], options.neighbours
+    keys, k = upcast(states)[:, None], options.neighbours
     found = nearest(queries, keys, k, seen=padding, search=options.search)
     return found[:, 0].unflatten(1, moved.shape[1:3])
 
@@ -170,13 +176,13 @@ def weighed(
     """The values of the states that were ``found``, weighed."""
     there = found != NOTHING
     sequence = torch.arange(len(states), device=states.device)[:, None, None, None]
-    fetched = wide(states)[sequence, found.clamp(min=0)]  # (b, h, n, k, dim)
+    fetched = upcast(states)[sequence, found.clamp(min=0)]  # (b, h, n, k, dim)
     scores = (fetched @ moved[..., None]).squeeze(-1) * scale
     weights = masked_softmax(scores, there)
     note_fetched(found, weights)
-    out = (weights[..., None, :] @ fetched).squeeze(-2) @ wide(value_map).mT
+    out = (weights[..., None, :] @ fetched).squeeze(-2) @ upcast(value_map).mT
     if value_bias is not None:
-        out = out + weights.sum(-1, keepdim=True) * wide(value_bias)[:, None]
+        out = out + weights.sum(-1, keepdim=True) * upcast(value_bias)[:, None]
     return out
 
 
@@ -204,7 +210,7 @@ class Projected(NamedTuple):
         return cls(q, keys, values, bias)
 
 
-class Unlimiformer(nn.Module):
+class Unlimiformer(Layer):
     """Cross-attention by search: (b, n, dim) and a context (b, m, dim) of any m → (b, n, dim).
 
     Without a context the sequence searches itself, past and future. ``projections`` are those of a
@@ -238,26 +244,16 @@ class Unlimiformer(nn.Module):
         attend = partial(FORMS[self.form], value_bias=bias, padding=real, options=self.options)
         return own.merge(attend(q, states, keys, values))
 
-    def extra_repr(self) -> str:
-        return f"{self.options}, form={self.form!r}".removeprefix(", ")
-
 
 # ---- card
 
 h, n, m, d, e, k, dim = letters("h n m d e k dim")
 
 CARD = Card(
+    __doc__,
     name="unlimiformer",
-    title="Unlimiformer",
     family="learned",
     role="attend",
-    paper=Paper(
-        "Bertsch, Alon, Neubig, Gormley",
-        "Unlimiformer: Long-Range Transformers with Unlimited Length Input",
-        "NeurIPS",
-        2023,
-        "2305.01625",
-    ),
     forms=FORMS,
     causal="never",
     because="it is cross-attention: the input that it searches is read as a whole",
@@ -272,13 +268,7 @@ CARD = Card(
         "naive": ("scores", "weights", "neighbours", "neighbour_weights"),
         "retrieved": ("neighbours", "neighbour_weights"),
     },
-    departures=(
-        "the search is exact unless an approximate index is given",
-        "fetched states are summed before their values are computed",
-        "without a context the sequence searches itself",
-    ),
     variants=({"neighbours": 2},),
     build=Unlimiformer,
-    gives_up="Each query attends only to the k states of the input with the largest scores.",
     small={"neighbours": 4},
 )

@@ -51,6 +51,16 @@ times as large. k is per layer, not per head; max-pooling (no matrix) is left ou
 Other implementations. The package linformer shares E and F headwise and takes no padding; Long
 Range Arena's version shares one kernel for keys and values and ignores all masks.
 
+Departures.
+- padded keys and values are zero before the projection, and a place whose positions are all padding
+  is masked
+- windows of mean-pool and convolution are of ⌈max_len / k⌉ positions at any length
+- a convolution has one kernel for all channels
+- E starts with variance 1 / max_len, not 1 / k
+- k is per layer, not per head; no max-pooling
+
+Gives up. Keys and values are k sums over all tokens: never causal, and of limited length.
+
 Wang, Li, Khabsa, Fang, Ma. Linformer: Self-Attention with Linear Complexity. 2020,
 arXiv:2006.04768, eq. 7 and section 4.
 """
@@ -58,13 +68,14 @@ arXiv:2006.04768, eq. 7 and section 4.
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads, finite
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
-from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
     KeyPadding,
@@ -81,7 +92,16 @@ from attnlab.mechanisms.lowrank.linformer.places import OverLength, Places, Proj
 
 __all__ = ["CARD", "FORMS", "Linformer", "Places", "Projection", "fused", "naive", "valid_places"]
 
-# ---- helpers
+# ---- naive
+
+
+@form
+def naive(
+    q: Queries, k: Keys, v: Values, e: OverLength, f: OverLength, *, padding: KeyPadding = None
+) -> Outputs:
+    """The equation (Wang et al., eq. 7), dense; E and F per head, or one for all heads."""
+    keys, values = e @ _masked(k, padding), f @ _masked(v, padding)
+    return _weighted(q, keys, values, valid_places(e, f, padding))
 
 
 def valid_places(e: Tensor, f: Tensor, padding: Tensor | None) -> Tensor | None:
@@ -102,29 +122,18 @@ def _masked(x: Tensor, padding: Tensor | None) -> Tensor:
     return x if padding is None else x.masked_fill(~padding[:, None, :, None], 0)
 
 
-# ---- naive
-
-
-@checked
-def naive(
-    q: Queries, k: Keys, v: Values, e: OverLength, f: OverLength, *, padding: KeyPadding = None
-) -> Outputs:
-    """The equation (Wang et al., eq. 7), dense; E and F per head, or one for all heads."""
-    keys, values = wide(e) @ wide(_masked(k, padding)), wide(f) @ wide(_masked(v, padding))
-    return _weighted(q, keys, values, valid_places(e, f, padding))
-
-
+@form
 def _weighted(q: Tensor, keys: Tensor, values: Tensor, seen: Tensor | None) -> Tensor:
     """softmax over the k places."""
-    scores = note("scores", wide(q) @ wide(keys).mT * q.shape[-1] ** -0.5)
+    scores = note("scores", q @ keys.mT * q.shape[-1] ** -0.5)
     weights = note("weights", masked_softmax(scores, seen))
-    return (weights @ wide(values)).to(q.dtype)
+    return weights @ values
 
 
 # ---- fused
 
 
-@checked
+@form(autocast=True)
 def fused(
     q: Queries, k: Keys, v: Values, e: OverLength, f: OverLength, *, padding: KeyPadding = None
 ) -> Outputs:
@@ -133,9 +142,8 @@ def fused(
     Half precisions are summed in float32: a sum over the whole length, rounded before the softmax,
     would be rounded twice.
     """
-    wide_q, k, v, e, f = (wide(x) for x in (q, k, v, e, f))
     keys, values = _project(e, _masked(k, padding)), _project(f, _masked(v, padding))
-    return _sdpa(wide_q, keys, values, valid_places(e, f, padding)).to(q.dtype)
+    return _sdpa(q, keys, values, valid_places(e, f, padding))
 
 
 def _project(e: Tensor, x: Tensor) -> Tensor:
@@ -156,7 +164,7 @@ OVER_PLACES = {"naive": _weighted, "fused": _sdpa}
 # ---- module
 
 
-class Linformer(nn.Module):
+class Linformer(Layer):
     """Multi-head attention over k places: (b, n, dim) → (b, n, dim), n up to ``max_len``."""
 
     @checked
@@ -192,26 +200,16 @@ class Linformer(nn.Module):
         out = OVER_PLACES[self.form](q, k[:, :, : len(e)], v[:, :, -len(f) :], seen)
         return self.heads.merge(out)
 
-    def extra_repr(self) -> str:
-        return f"sharing={self.options.sharing!r}, early={self.early}, form={self.form!r}"
-
 
 # ---- card
 
 h, n, m, d, e = letters("h n m d e")
 
 CARD = Card(
+    __doc__,
     name="linformer",
-    title="Linformer",
     family="lowrank",
     role="attend",
-    paper=Paper(
-        "Wang, Li, Khabsa, Fang, Ma",
-        "Linformer: Self-Attention with Linear Complexity",
-        "arXiv",
-        2020,
-        "2006.04768",
-    ),
     forms=FORMS,
     causal="never",
     because="each of its k keys and values is a sum over all positions, later ones included",
@@ -223,14 +221,6 @@ CARD = Card(
         "fused": lambda chosen: h * n * (chosen.places(n) + d + e),
     },
     notes={"naive": ("scores", "weights")},
-    departures=(
-        "padded keys and values are zero before the projection, and a place whose positions are "
-        "all padding is masked",
-        "windows of mean-pool and convolution are of ⌈max_len / k⌉ positions at any length",
-        "a convolution has one kernel for all channels",
-        "E starts with variance 1 / max_len, not 1 / k",
-        "k is per layer, not per head; no max-pooling",
-    ),
     variants=(
         {},
         {"sharing": "none"},
@@ -240,6 +230,5 @@ CARD = Card(
         {"projection": "convolution", "sharing": "none", "max_len": 257},
     ),
     build=Linformer,
-    gives_up="Keys and values are k sums over all tokens: never causal, and of limited length.",
     small={"k": 8, "max_len": 64},
 )

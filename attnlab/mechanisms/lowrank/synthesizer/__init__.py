@@ -57,9 +57,13 @@ logits are added there, not mixed. The authors' Mesh TensorFlow code has W₂ sh
 biases, an unscaled dot product, keys left out of what is not a mixture, a factor width of 16 and,
 in some modes, a length of 512 whatever ``max_length`` says.
 
-Departures. As for full attention: a query without allowed keys gives zeros, causal masks are
-aligned at the bottom right, no dropout on the weights. A position is an index into the tensor: pad
-at the end.
+Departures.
+- a query without allowed keys gives zeros
+- causal masks are aligned at the bottom right when there are fewer queries than keys
+- no dropout on the weights
+- a position is an index into the tensor: a sequence is padded at its end
+
+Gives up. Tokens are not compared: the weights come from one token alone, or from none.
 
 Tay, Bahri, Metzler, Juan, Zhao, Zheng. Synthesizer: Rethinking Self-Attention for Transformer
 Models. ICML 2021, arXiv:2005.00743, section 3.
@@ -74,36 +78,59 @@ from torch.nn import functional as F
 
 from attnlab.core import patterns
 from attnlab.core.cache import KeyValueCache
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads, finite
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.patterns import Mask, Pattern
-from attnlab.core.precision import wide
 from attnlab.core.probe import note
-from attnlab.core.shapes import NewTokens, Outputs, TokenPadding, Tokens, Values, checked
+from attnlab.core.shapes import (
+    NewTokens,
+    Outputs,
+    SelfValues,
+    TokenPadding,
+    Tokens,
+    Values,
+    checked,
+)
 from attnlab.core.softmax import masked_softmax
 from attnlab.mechanisms.lowrank.synthesizer.logits import Logits, mixed
 from attnlab.mechanisms.lowrank.synthesizer.options import VARIANTS, Synthesis
 
-__all__ = ["CARD", "FORMS", "VARIANTS", "Synthesis", "Synthesizer", "fused", "naive"]
+__all__ = ["CARD", "FORMS", "VARIANTS", "Synthesis", "Synthesizer", "dense", "fused", "naive"]
 
+# ---- dense, as the paper has it
+
+
+@form
+def dense(
+    x: Tokens, W_1: Float[Tensor, "h dim d"], b_1: Float[Tensor, "h d"],
+    W_2: Float[Tensor, "h d n"], b_2: Float[Tensor, "h n"], v: SelfValues,
+) -> Outputs:  # fmt: skip
+    """Each token writes its own row of logits (Tay et al., section 3.1)."""
+    S = F.relu(x[:, None] @ W_1 + b_1[:, None]) @ W_2 + b_2[:, None]
+    return S.softmax(dim=-1) @ v
+
+
+# ---- naive
+
+# All variants are factors and a table: those of ``dense`` are (relu(x W₁ + b₁), 1) and (W₂ᵀ, b₂).
 Rows = Float[Tensor, "b h n r"]
 Columns = Float[Tensor, "b h m r"]
 Table = Float[Tensor, "#b #h n m"] | None
 
-# ---- naive
 
-
-@checked
+@form
 def naive(
     rows: Rows, columns: Columns, v: Values, *, table: Table = None, mask: Mask = None
 ) -> Outputs:
     """softmax(rows · columnsᵀ + table) V, dense."""
-    allowed = patterns.as_mask(mask, rows.shape[-2], v.shape[-2], v.device, *v.shape[:2])
-    logits = wide(rows) @ wide(columns).mT
+    allowed = patterns.dense_of(mask, rows, v)
+    logits = rows @ columns.mT
     logits = note("logits", logits if table is None else logits + table)
     weights = note("weights", masked_softmax(logits, allowed))
-    return (weights @ wide(v)).to(v.dtype)
+    return weights @ v
 
 
 # ---- fused
@@ -139,7 +166,7 @@ FORMS = {"naive": naive, "fused": fused}
 # ---- module
 
 
-class Synthesizer(nn.Module):
+class Synthesizer(Layer):
     """A layer whose logits are synthesized: (b, n, dim) → (b, n, dim), for n up to ``max_len``."""
 
     @checked
@@ -210,43 +237,26 @@ class Synthesizer(nn.Module):
                 "the sequence"
             )
 
-    def extra_repr(self) -> str:
-        return f"{self.options}, causal={self.causal}, form={self.form!r}".removeprefix(", ")
-
 
 # ---- card
 
 h, n, m, d, e = letters("h n m d e")
 
 CARD = Card(
+    __doc__,
     name="synthesizer",
-    title="Synthesizer",
     family="lowrank",
     role="mix",
-    paper=Paper(
-        "Tay, Bahri, Metzler, Juan, Zhao, Zheng",
-        "Synthesizer: Rethinking Self-Attention for Transformer Models",
-        "ICML",
-        2021,
-        "2005.00743",
-    ),
     forms=FORMS,
     causal="optional",
     options=Synthesis,
     time=lambda chosen: 2 * h * n * (m * (chosen.width(d) + e) + d * chosen.factor_entries(n)),
     memory=h * n * m,
     notes={"naive": ("logits", "weights")},
-    departures=(
-        "a query without allowed keys gives zeros",
-        "causal masks are aligned at the bottom right when there are fewer queries than keys",
-        "no dropout on the weights",
-        "a position is an index into the tensor: a sequence is padded at its end",
-    ),
     variants=(
         *({"variant": variant} for variant in VARIANTS if variant != "dense"),
         {"variant": "factorized_dense", "max_len": 101 * 3, "factors": (101, 3)},
         {"variant": "factorized_random", "max_len": 101, "rank": 3},
     ),
     build=Synthesizer,
-    gives_up="Tokens are not compared: the weights come from one token alone, or from none.",
 )

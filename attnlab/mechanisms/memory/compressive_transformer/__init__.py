@@ -46,9 +46,15 @@ Common mistakes: compressing the newest inputs of the memory; counting the dista
 vector in tokens; adding the two losses with all gradients, which trains the transformer to be easy
 to compress.
 
-Departures. Memories are empty at the beginning, not zeros. They hold the inputs of the attention
-layer, in a pre-norm model after the normalisation. u, t and $W_R$ belong to each layer. Without
-dropout.
+Departures.
+- memories are empty at the beginning, not zeros
+- the memories hold inputs of the attention layer, which in a pre-norm model are normalised
+- the memory is a multiple of the segment
+- u, t and W_R belong to each layer, and u and t start at zero
+- a convolution learns from the task where task_gradient says so, else from its own loss
+- no dropout on the weights
+
+Gives up. Of what left the memory each query sees an average, or a part.
 
 Rae, Potapenko, Jayakumar, Hillier, Lillicrap. Compressive Transformers for Long-Range Sequence
 Modelling. ICLR 2020, arXiv:1911.05507, section 3.
@@ -58,18 +64,17 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import Tensor
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.carried import read_on
-from attnlab.core.heads import Heads, finite
 from attnlab.core.options import Size
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.relative import (
     DistanceWeight,
     HeadVector,
+    ScoredByDistance,
     content_scores,
     distance_keys,
     past_keys,
@@ -85,15 +90,19 @@ from attnlab.core.shapes import (
     checked,
 )
 from attnlab.core.softmax import masked_softmax
+from attnlab.mechanisms.memory.compressive_transformer.by_segments import chunked
 from attnlab.mechanisms.memory.compressive_transformer.compression import (
     Compression,
-    compressed,
     convolution,
-    mean,
     most_used,
     reconstruction_loss,
-    windows,
 )
+from attnlab.mechanisms.memory.compressive_transformer.places import (
+    columns,
+    regular_places,
+    seen_after,
+)
+from attnlab.mechanisms.memory.compressive_transformer.reading import lost, prepared
 from attnlab.mechanisms.memory.compressive_transformer.state import (
     CompressiveState,
     attended,
@@ -102,33 +111,9 @@ from attnlab.mechanisms.memory.compressive_transformer.state import (
 )
 
 __all__ = [
-    "CARD",
-    "FORMS",
-    "Compression",
-    "CompressiveState",
-    "CompressiveTransformer",
-    "chunked",
-    "naive",
-    "reconstruction_loss",
-]
-
-# ---- helpers
-
-
-def _seen_after(padding: Tensor, options: Compression) -> Tensor:
-    """(b, n): whether there is anything in the vector that stands for the inputs from here on."""
-    if options.compression == "most_used":
-        return padding
-    ahead = F.pad(padding, (0, options.rate - 1)).unfold(1, options.rate, 1)
-    return ahead.any(dim=-1)
-
-
-def _regular(n: int, options: Compression, device: torch.device) -> Tensor:
-    """The first position of each window, of the whole segments among n positions."""
-    first = torch.arange(0, n - n % options.segment, options.segment, device=device)
-    inside = torch.arange(options.each, device=device) * options.rate
-    return (first[:, None] + inside).flatten()
-
+    "CARD", "FORMS", "Compression", "CompressiveState", "CompressiveTransformer", "chunked",
+    "naive", "reconstruction_loss",
+]  # fmt: skip
 
 # ---- naive
 
@@ -149,20 +134,14 @@ def naive(
     i = torch.arange(n, device=q.device)
     kept = torch.zeros(b, n, dtype=torch.bool, device=q.device)
     if options.compression != "most_used":
-        kept[:, _regular(n, options, q.device)] = True
+        kept[:, regular_places(n, options, q.device)] = True
     there = kept.new_ones(b, n) if padding is None else padding
-    r = distance_keys(wide(weight), torch.arange(min(2 * n, options.columns), device=q.device))
-    usage, out, maps = wide(q).new_zeros(b, n), [], []
+    r = distance_keys(upcast(weight), torch.arange(min(2 * n, options.columns), device=q.device))
+    usage, out, maps = upcast(q).new_zeros(b, n), [], []
     chooses = options.compression == "most_used"  # by what earlier segments have attended to
     for first in range(0, n, c if chooses else n):
         rows = i[first : first + c] if chooses else i
-        start = (rows - rows % c)[:, None]
-        oldest = start - options.memory
-        own, past = (i >= start) & (i <= rows[:, None]), (i < start) & (i >= oldest)
-        short = kept[:, None] & (i < oldest)
-        short &= short.flip(2).cumsum(2).flip(2) <= options.compressed
-        window = torch.cat((short, (own | past).expand_as(short)), dim=2)
-        distance = (window.flip(2).cumsum(2).flip(2) - 1).clamp(min=0)  # columns between the two
+        own, past, window, distance = columns(rows, i, kept, options)
         query = q[:, :, rows]
         content = torch.cat(
             (
@@ -174,10 +153,10 @@ def naive(
         position = content_scores(query, r[None], t).gather(
             -1, distance[:, None].expand_as(content)
         )
-        seen = torch.cat((_seen_after(there, options), there), dim=1)
+        seen = torch.cat((seen_after(there, options), there), dim=1)
         weights = masked_softmax((content + position) * d**-0.5, (window & seen[:, None])[:, None])
         far, near = weights.split(n, dim=3)
-        mixed = far @ wide(short_v) + (near * own) @ wide(v) + (near * past) @ wide(memory_v)
+        mixed = far @ upcast(short_v) + (near * own) @ upcast(v) + (near * past) @ upcast(memory_v)
         out.append(mixed.to(v.dtype))
         maps.append(far + near)
         if chooses:
@@ -191,56 +170,12 @@ def naive(
     return torch.cat(out, dim=2)
 
 
-# ---- chunked
-
-
-@checked
-def chunked(
-    q: Queries, k: SelfKeys, v: SelfValues, memory_k: SelfKeys, memory_v: SelfValues,
-    short_k: SelfKeys, short_v: SelfValues, u: HeadVector, t: HeadVector, weight: DistanceWeight, *,
-    padding: TokenPadding = None, options: Compression = Compression(),
-) -> Outputs:  # fmt: skip
-    """The same with the columns that each segment attends to, and the relative shift."""
-    (b, _, n, _), c = q.shape, options.segment
-    there = torch.ones(b, n, dtype=torch.bool, device=q.device) if padding is None else padding
-    places = torch.zeros(b, 0, dtype=torch.int64, device=q.device)  # of the compressed vectors
-    regular = _regular(n, options, q.device).view(-1, options.each)
-    usage, out, short_seen = wide(q).new_zeros(b, n), [], _seen_after(there, options)
-    r = past_keys(weight, min(2 * n, options.columns))
-    for start in range(0, n, c):
-        end, oldest = min(n, start + c), start - options.memory
-        low = max(0, oldest)
-        keys, values = (
-            torch.cat((_rows(short, places), old[:, :, low:start], new[:, :, start:end]), dim=2)
-            for short, old, new in ((short_k, memory_k, k), (short_v, memory_v, v))
-        )
-        seen = torch.cat((short_seen.gather(1, places), there[:, low:end]), dim=1)
-        query = q[:, :, start:end]
-        mixed, weights = attended(query, keys, values, u, t, r, seen)
-        out.append(mixed)
-        if options.compression == "most_used":
-            by = there[:, start:end]
-            usage[:, low:start] += used(weights, places.shape[1], start - low, by)
-        if oldest >= 0 and end - start == c:
-            chosen = regular[low // c].expand(b, -1)
-            if options.compression == "most_used":
-                chosen = most_used(usage[:, low : low + c], options) + low
-            places = torch.cat((places, chosen), dim=1)[:, -options.compressed :]
-    note("kept", places)
-    return torch.cat(out, dim=2)
-
-
-def _rows(x: Tensor, places: Tensor) -> Tensor:
-    """Those of (b, h, n, d) at the places (b, r)."""
-    return x.gather(2, places[:, None, :, None].expand(-1, x.shape[1], -1, x.shape[3]))
-
-
 FORMS = {"naive": naive, "chunked": chunked}
 
 # ---- module
 
 
-class CompressiveTransformer(nn.Module):
+class CompressiveTransformer(ScoredByDistance):
     """Multi-head attention to a segment and two memories, causal: (b, n, dim) → (b, n, dim).
 
     ``forward`` reads documents from their beginning, ``step`` reads on. Beside the projections
@@ -252,72 +187,18 @@ class CompressiveTransformer(nn.Module):
         self, dim: Size, heads: Size, *,
         form: Literal["naive", "chunked"] = "chunked", options: Compression = Compression(),
     ) -> None:  # fmt: skip
-        super().__init__()
-        self.heads = Heads(dim, heads)
+        super().__init__(dim, heads)
         self.form, self.options = form, options
-        self.distance = nn.Linear(dim, dim, bias=False)
-        self.u, self.t = (nn.Parameter(torch.zeros(heads, dim // heads)) for _ in range(2))
         self.kernel = convolution(dim, options)
-
-    @property
-    def weight(self) -> DistanceWeight:
-        """W_R of each head."""
-        return self.distance.weight.unflatten(0, (self.heads.heads, -1))
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
         self.heads.fits(x, "x")
-        x, n = finite(x, padding), x.shape[1]
-        there = x.new_ones(x.shape[:2], dtype=torch.bool) if padding is None else padding
-        of_inputs = self._of_inputs(x, there)
-        q, k, v = self.heads.project(x, torch.cat((x, of_inputs), dim=1))
-        (k, short_k), (v, short_v) = (each.split((n, of_inputs.shape[1]), 2) for each in (k, v))
-        old_k, old_v = k, v
-        if x.requires_grad and n > self.options.segment:
-            _, old_k, old_v = self.heads.project(x[:, :1], x.detach())
-        if self.options.linear:
-            short_k, short_v = (self._of_heads(each, there) for each in (old_k, old_v))
-        places = _regular(n, self.options, x.device)
-        short_k, short_v = (
-            each if each.shape[2] == n else torch.zeros_like(like).index_copy(2, places, each)
-            for each, like in ((short_k, k), (short_v, v))
-        )
+        given = prepared(self.heads, x, padding, self.kernel, self.options)
         out = FORMS[self.form](
-            q, k, v, old_k, old_v, short_k, short_v, self.u, self.t, self.weight,
-            padding=padding, options=self.options,
-        )  # fmt: skip
+            *given, self.u, self.t, self.weight, padding=padding, options=self.options
+        )
         return self.heads.merge(out)
-
-    def _whole_segments(self, x: Tensor) -> Tensor:
-        """(b, n, …) → (b · segments, segment, …)."""
-        c = self.options.segment
-        whole = x.shape[1] // c
-        return x[:, : whole * c].unflatten(1, (whole, c)).flatten(0, 1)
-
-    def _of_sequences(self, x: Tensor, b: int, n: int) -> Tensor:
-        """(b · segments, r, …) → (b, segments · r, …), of sequences of n tokens."""
-        return x.unflatten(0, (b, n // self.options.segment)).flatten(1, 2)
-
-    def _of_inputs(self, x: Tensor, there: Tensor) -> Tensor:
-        """The vectors (b, C, dim) of all whole segments, of which keys are to be made."""
-        if self.options.linear or x.shape[1] < self.options.segment:
-            return x[:, :0]
-        segments, seen = self._whole_segments(x.detach()), self._whole_segments(there)
-        return self._of_sequences(self._compressed(segments, seen), *x.shape[:2])
-
-    def _compressed(self, segments: Tensor, seen: Tensor) -> Tensor:
-        found = compressed(segments, seen, self.kernel, self.options)
-        return found if self.options.task_gradient else found.detach()
-
-    def _of_heads(self, old: Tensor, there: Tensor) -> Tensor:
-        """The compressed keys or values of a compression that commutes with the projections."""
-        if self.options.compression == "most_used" or old.shape[2] < self.options.segment:
-            return old if self.options.compression == "most_used" else old[:, :, :0]
-        rows = self.heads.join(old)
-        short = mean(self._whole_segments(rows), self._whole_segments(there), self.options)
-        return self.heads.split(self._of_sequences(short, *rows.shape[:2]), old.shape[3])
-
-    # ---- reading on
 
     @checked
     def step(
@@ -339,9 +220,7 @@ class CompressiveTransformer(nn.Module):
         first, m = state.compressed.shape[1], state.memory.shape[1]
         by = torch.ones_like(x[..., 0], dtype=torch.bool)
         state = state._replace(usage=state.usage + used(weights, first, m, by))
-        return mixed, state.closed(self._compressed, self.options)
-
-    # ---- what the compression is trained by
+        return mixed, state.closed(self.kernel, self.options)
 
     @checked
     def reconstruction_loss(self, x: Tokens, padding: TokenPadding = None) -> Float[Tensor, ""]:
@@ -350,45 +229,8 @@ class CompressiveTransformer(nn.Module):
         Its gradient reaches the convolution alone (Rae et al., algorithm 2). A ValueError for fewer
         tokens than memory and one segment, of which nothing has left the memory yet.
         """
-        options, c = self.options, self.options.segment
-        if options.compression == "most_used":
-            raise ValueError(
-                "which inputs are most used is known only while they are attended to, and there is "
-                "nothing to train; the loss is for the other compressions"
-            )
-        if x.shape[1] < options.memory + c:
-            raise ValueError(
-                f"x has {x.shape[1]} tokens, but the first inputs leave the memory after "
-                f"memory + segment = {options.memory + c}; give a longer x"
-            )
         self.heads.fits(x, "x")
-        x = finite(x, padding).detach()
-        there = x.new_ones(x.shape[:2], dtype=torch.bool) if padding is None else padding
-        segments, seen = self._whole_segments(x), self._whole_segments(there)
-        short = compressed(segments, seen, self.kernel, options)
-        later = options.memory // c  # segments between a segment and the one that drives it out
-        read, by = (self._of_each(part, len(x), slice(later, None)) for part in (segments, seen))
-        old, new, kept = (
-            self._of_each(part, len(x), slice(None, -later)) for part in (segments, short, seen)
-        )
-        q = self._constant(self.heads.query, read)
-        before, after = (
-            (self._constant(self.heads.key, part), self._constant(self.heads.value, part))
-            for part in (old, new)
-        )
-        found = windows(kept, options).any(dim=2)
-        return reconstruction_loss(q, before, after, (kept, found), by)
-
-    def _constant(self, projection: nn.Linear, x: Tensor) -> Tensor:
-        """(b, s, dim) → (b, h, s, d), without a gradient of the projection."""
-        return self.heads.split(F.linear(x, projection.weight.detach()), self.heads.head_dim)
-
-    def _of_each(self, x: Tensor, b: int, which: slice) -> Tensor:
-        """Some of the segments of every sequence, of (b · segments, …)."""
-        return x.unflatten(0, (b, len(x) // max(1, b)))[:, which].flatten(0, 1)
-
-    def extra_repr(self) -> str:
-        return f"{self.options}, form={self.form!r}".removeprefix(", ")
+        return lost(self.heads, x, padding, self.kernel, self.options)
 
 
 # ---- card
@@ -396,17 +238,10 @@ class CompressiveTransformer(nn.Module):
 h, n, m, d, e, dim, c, M, k, s = letters("h n m d e dim c M k s")
 
 CARD = Card(
+    __doc__,
     name="compressive_transformer",
-    title="Compressive Transformer",
     family="memory",
     role="attend",
-    paper=Paper(
-        "Rae, Potapenko, Jayakumar, Hillier, Lillicrap",
-        "Compressive Transformers for Long-Range Sequence Modelling",
-        "ICLR",
-        2020,
-        "1911.05507",
-    ),
     forms=FORMS,
     causal="always",
     because="its memories hold what was read before",
@@ -424,14 +259,6 @@ CARD = Card(
         "naive": ("weights", "kept"),
         "chunked": ("content", "position", "scores", "weights", "kept"),
     },
-    departures=(
-        "memories are empty at the beginning, not zeros",
-        "the memories hold inputs of the attention layer, which in a pre-norm model are normalised",
-        "the memory is a multiple of the segment",
-        "u, t and W_R belong to each layer, and u and t start at zero",
-        "a convolution learns from the task where task_gradient says so, else from its own loss",
-        "no dropout on the weights",
-    ),
     variants=(
         {"segment": 4, "memory": 4, "compressed": 3, "rate": 2},
         {
@@ -446,6 +273,5 @@ CARD = Card(
     ),
     build=CompressiveTransformer,
     aliases=("compressive",),
-    gives_up="Of what left the memory each query sees an average, or a part.",
     small={"segment": 6, "memory": 6, "compressed": 6, "rate": 3},
 )

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,11 +104,19 @@ def compressed(
     return found
 
 
+def compressed_for_task(
+    x: Tensor, seen: Tensor, kernel: nn.Conv1d | None, options: Compression
+) -> Tensor:
+    """The vectors as later segments read them: constants unless ``task_gradient`` is set."""
+    found = compressed(x, seen, kernel, options)
+    return found if options.task_gradient else found.detach()
+
+
 def mean(x: Tensor, seen: Tensor, options: Compression) -> Tensor:
     """That of the inputs of each window that are ``seen``; zero where there is none."""
     there = windows(seen, options)[..., None]
     count = there.sum(dim=2).clamp(min=1)
-    return (wide(windows(x, options) * there).sum(dim=2) / count).to(x.dtype)
+    return (upcast(windows(x, options) * there).sum(dim=2) / count).to(x.dtype)
 
 
 def most_used(usage: Float[Tensor, "b s"], options: Compression) -> Tensor:
@@ -133,6 +141,6 @@ def reconstruction_loss(
         F.scaled_dot_product_attention(q, *pair, attn_mask=there[:, None, None])
         for pair, there in zip((old, new), seen, strict=True)
     )
-    lost = (wide(next(read)) - wide(next(read))) * by[:, None, :, None]
+    lost = (upcast(next(read)) - upcast(next(read))) * by[:, None, :, None]
     norms = torch.linalg.vector_norm(lost, dim=(1, 2, 3))
     return norms.sum() / by.any(dim=1).sum().clamp(min=1)

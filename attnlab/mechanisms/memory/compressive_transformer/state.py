@@ -1,18 +1,19 @@
 """One segment of queries with the columns before it, and what is carried to the next."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.core.carried import check_carried, check_inputs, still_seen
-from attnlab.core.precision import wide
+from attnlab.core.carried import check_carried, check_inputs
+from attnlab.core.precision import upcast
 from attnlab.core.relative import past_weights
+from attnlab.core.segments import Reading
 from attnlab.mechanisms.memory.compressive_transformer.compression import (
     Compression,
+    compressed_for_task,
     most_used,
     windows,
 )
@@ -26,7 +27,7 @@ def attended(
     n, m = q.shape[2], k.shape[2]
     causal = torch.ones(n, m, dtype=torch.bool, device=q.device).tril(m - n)
     weights = past_weights(q, k, u, t, r, causal & seen[:, None, None])
-    return (weights @ wide(v)).to(v.dtype), weights
+    return (weights @ upcast(v)).to(v.dtype), weights
 
 
 def used(weights: Tensor, first: int, count: int, by: Tensor) -> Float[Tensor, "b m"]:
@@ -36,39 +37,31 @@ def used(weights: Tensor, first: int, count: int, by: Tensor) -> Float[Tensor, "
     return given.sum(dim=(1, 2))
 
 
-class CompressiveState(NamedTuple):
-    """The inputs that later queries may need, which of them are of the present document, and how
-    much those of the memory were used."""
-
+class _Parts(NamedTuple):
     compressed: Float[Tensor, "b k dim"]
-    """Up to ``Compression.compressed`` vectors, the oldest first."""
     memory: Float[Tensor, "b m dim"]
-    """Up to ``Compression.memory`` inputs before the present segment, without gradient."""
     segment: Float[Tensor, "b s dim"]
-    """Those of the present segment so far."""
     seen: Bool[Tensor, "b r"]
-    """For the r = k + m + s of all three: True if it may be attended to."""
     usage: Float[Tensor, "b m"]
-    """The weights that were given to each input of the memory, summed."""
 
-    def cleared(self, ended: Bool[Tensor, "b"]) -> "CompressiveState":
-        """The state after the end of a document in those sequences where ``ended`` is True: later
-        tokens attend to nothing of what was read so far."""
-        return self._replace(seen=still_seen(self.seen, ended))
 
-    def extended(self, x: Tensor) -> "CompressiveState":
-        """With new inputs of the segment."""
-        seen = torch.cat((self.seen, self.seen.new_ones(x.shape[:2])), dim=1)
-        return self._replace(segment=torch.cat((self.segment, x), dim=1), seen=seen)
+class CompressiveState(Reading, _Parts):
+    """The inputs that later queries may need, which of them are of the present document, and how
+    much those of the memory were used.
 
-    def closed(
-        self, compress: Callable[[Tensor, Tensor], Tensor], options: Compression
-    ) -> "CompressiveState":
+    ``compressed``  up to ``Compression.compressed`` vectors, the oldest first (b, k, dim).
+    ``memory``      up to ``Compression.memory`` inputs before the present segment, without gradient
+                    (b, m, dim).
+    ``segment``     those of the present segment so far (b, s, dim).
+    ``seen``        for the k + m + s of all three: True if it may be attended to.
+    ``usage``       the weights that were given to each input of the memory, summed (b, m).
+    """
+
+    __slots__ = ()
+
+    def closed(self, kernel: nn.Conv1d | None, options: Compression) -> "CompressiveState":
         """The same; after the last token of a segment it enters the memory, and what leaves is
-        compressed.
-
-        ``compress`` makes vectors of whole segments and of which of their inputs are seen.
-        """
+        compressed."""
         c, k = options.segment, options.compressed
         if self.segment.shape[1] < c:
             return self
@@ -83,7 +76,8 @@ class CompressiveState(NamedTuple):
             new = old.gather(1, chosen[..., None].expand(-1, -1, old.shape[2]))
             seen = seen.gather(1, chosen)
         else:
-            new, seen = compress(old, seen), windows(seen, options).any(dim=2)
+            new = compressed_for_task(old, seen, kernel, options)
+            seen = windows(seen, options).any(dim=2)
         short = torch.cat((self.compressed, new), dim=1)[:, -k:]
         of_short = torch.cat((of_short, seen), dim=1)[:, -k:]
         seen = torch.cat((of_short, of_inputs[:, c:]), dim=1)
@@ -96,7 +90,7 @@ def checked_state(
     """The state, or an empty one for None; raises for that of another layer."""
     if state is None:
         nothing = x.new_zeros(len(x), 0, x.shape[2])
-        usage = wide(nothing)[..., 0]
+        usage = upcast(nothing)[..., 0]
         return CompressiveState(nothing, nothing, nothing, nothing[..., 0].bool(), usage)
     most = {
         "compressed": (state.compressed, options.compressed),
@@ -104,5 +98,5 @@ def checked_state(
         "segment": (state.segment, options.segment - 1),
     }
     check_inputs(most, state.seen, x)
-    check_carried({"usage": (state.usage, (state.memory.shape[1],))}, len(x), wide(x))
+    check_carried({"usage": (state.usage, (state.memory.shape[1],))}, len(x), upcast(x))
     return state

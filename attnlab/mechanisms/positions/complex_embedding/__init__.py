@@ -31,13 +31,16 @@ float32 the angle is off by up to p·ω / 2²⁴ radians.
 
 The paper's letters: $\omega_j = 2\pi / p_j$ with periods $p_j$; $pos$ is our p; |W| is our V.
 
-Departures. Positions are given by the caller and count from 0; the paper's appendix C counts from
-1, and the authors' classification code counts down, from n - 1 to 0. A shift of all positions turns
-each word by a phase of its own. Periods are not parameters, frequencies are. The paper prints the
-frequencies of sinusoidal positions as $10000^{2k/d}$, without the minus sign. Section 3.1 lists the
-sizes of the two sharing schemes in the wrong order; its Table 4 has them right. The authors' angles
-are reduced mod 2π, which changes no value. As in their code, frequencies start at
-$10000^{-2\lfloor d/2 \rfloor / D}$ for every word, in pairs of equal ones.
+Misprints. The paper prints the frequencies of sinusoidal positions as $10000^{2k/d}$, without the
+minus sign. Section 3.1 lists the sizes of the two sharing schemes in the wrong order; its Table 4
+has them right. The authors' angles are reduced mod 2π, which changes no value.
+
+Departures.
+- positions are given, and count from 0; the paper's appendix counts from 1, its code down. The
+  authors' classification code counts from n - 1 to 0. A shift of all positions turns each word by a
+  phase of its own.
+- frequencies are parameters, not periods. They start at $10000^{-2\lfloor d/2 \rfloor / D}$ for
+  every word, in pairs of equal ones, as in the authors' code.
 
 Wang, Zhao, Lioma, Li, Zhang, Simonsen. Encoding Word Order in Complex Embeddings. ICLR 2020,
 arXiv:1912.12333, section 2.3 and appendices A and C.
@@ -50,12 +53,12 @@ import torch
 from jaxtyping import Complex, Float, Int
 from torch import Tensor, nn
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.complex_linear import as_pairs
 from attnlab.core.lookup import checked_ids
 from attnlab.core.options import Size
 from attnlab.core.positions import Positions
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import checked
 from attnlab.mechanisms.positions.complex_embedding.tables import (
@@ -69,26 +72,6 @@ Table = Float[Tensor, "#vocab #dim"]
 """One row per word and one column per dimension; a single row or column is shared."""
 
 Waves = Complex[Tensor, "b n dim"]
-
-# ---- helpers
-
-
-def look_up(table: Tensor, tokens: Tensor) -> Tensor:
-    """The rows of ``tokens``; the one row of a table that all words share."""
-    return wide(table[0] if len(table) == 1 else table[tokens])
-
-
-def angles(tokens: Tensor, positions: Tensor, frequency: Tensor, phase: Tensor | None) -> Tensor:
-    """ω p + θ of every word at its position, (b, n, dim); 1 where all words or dimensions share."""
-    turned = look_up(frequency, tokens) * positions[..., None]
-    return note("angles", turned if phase is None else turned + look_up(phase, tokens))
-
-
-def _rows(*tables: Tensor | None) -> int:
-    """The number of words; no limit where all words share all tables."""
-    rows = max(len(table) for table in tables if table is not None)
-    return rows if rows > 1 else 2**31
-
 
 # ---- naive
 
@@ -108,6 +91,23 @@ def naive(
     lengths = note("amplitudes", look_up(amplitude, tokens))
     waves = lengths * torch.polar(torch.ones_like(angle), angle)
     return waves.expand(*tokens.shape, -1)
+
+
+def look_up(table: Tensor, tokens: Tensor) -> Tensor:
+    """The rows of ``tokens``; the one row of a table that all words share."""
+    return upcast(table[0] if len(table) == 1 else table[tokens])
+
+
+def angles(tokens: Tensor, positions: Tensor, frequency: Tensor, phase: Tensor | None) -> Tensor:
+    """ω p + θ of every word at its position, (b, n, dim); 1 where all words or dimensions share."""
+    turned = look_up(frequency, tokens) * positions[..., None]
+    return note("angles", turned if phase is None else turned + look_up(phase, tokens))
+
+
+def _rows(*tables: Tensor | None) -> int:
+    """The number of words; no limit where all words share all tables."""
+    rows = max(len(table) for table in tables if table is not None)
+    return rows if rows > 1 else 2**31
 
 
 # ---- real pairs
@@ -189,27 +189,16 @@ class ComplexEmbedding(nn.Module):
 n, dim = letters("n dim")
 
 CARD = Card(
+    __doc__,
     name="complex",
-    title="Complex word embeddings",
     family="positions",
     role="embed",
-    paper=Paper(
-        "Wang, Zhao, Lioma, Li, Zhang, Simonsen",
-        "Encoding Word Order in Complex Embeddings",
-        "ICLR",
-        2020,
-        "1912.12333",
-    ),
     forms=FORMS,
     causal="optional",
     time=2 * n * dim,
     memory=2 * n * dim,
     options=ComplexWords,
     notes={"naive": ("angles", "amplitudes"), "real_pairs": ("angles", "amplitudes")},
-    departures=(
-        "positions are given, and count from 0; the paper's appendix counts from 1, its code down",
-        "frequencies are parameters, not periods",
-    ),
     variants=(
         {"frequencies": "words", "phases": "none"},
         {"frequencies": "dimensions", "start": "uniform", "phases": "words"},

@@ -1,4 +1,4 @@
-r"""GBST: subwords that are learned, as a weighted choice between blocks of one, two, three, four.
+r"""Charformer's GBST: subwords that are learned, as a weighted choice between blocks of 1 to 4.
 
 Bytes need no vocabulary, but they are many, and one byte means little. Charformer's gradient-based
 subword tokenization (GBST) reads the vectors of n characters and hands on ⌈n / d_s⌉ vectors, each
@@ -48,6 +48,11 @@ calibration works on the scores before the softmax and mixes no positions; its s
 and then 1. lucidrains' package divides so, too, has a depthwise convolution, and lets padded
 characters take part in the calibration unless it is given a mask.
 
+Departures.
+- the last block and the last mean are over the characters that are there
+- padding takes no place; what comes out stands at the front
+- the convolution has no bias, and one of even width reaches further right
+
 Tay, Tran, Ruder, Gupta, Chung, Bahri, Qin, Baumgartner, Yu, Metzler. Charformer: Fast Character
 Transformers via Gradient-based Subword Tokenization. ICLR 2022, arXiv:2106.12672, section 2.
 """
@@ -61,9 +66,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
-from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import TokenPadding, Tokens, checked
 from attnlab.core.softmax import masked_softmax
@@ -74,7 +80,7 @@ __all__ = ["CARD", "FORMS", "GBST", "Blocks", "Subwords", "naive", "pooled"]
 # ---- naive
 
 
-@checked
+@form
 def naive(
     x: Tokens, scorer: Float[Tensor, "dim"], kernel: Float[Tensor, "dim dim t"] | None, *,
     padding: TokenPadding = None, options: Blocks = Blocks(),
@@ -87,16 +93,16 @@ def naive(
     note("weights", lambda: _filled([weights for _, weights, _ in parts], n))
     if not parts:
         return x.new_zeros(0, options.length(n), dim)
-    return _filled([out for _, _, out in parts], options.length(n)).to(x.dtype)
+    return _filled([out for _, _, out in parts], options.length(n))
 
 
 def _alone(
     x: Tensor, scorer: Tensor, kernel: Tensor | None, options: Blocks
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Scores (n, M), weights (n, M) and the shortened sequence (⌈n / d_s⌉, dim) of one sequence."""
-    x = wide(x) if kernel is None else _convolved(wide(x), wide(kernel))
+    x = x if kernel is None else _convolved(x, kernel)
     candidates = torch.stack([_candidates(x, size) for size in options.blocks], dim=1)  # n M dim
-    scores = candidates @ wide(scorer)
+    scores = candidates @ scorer
     weights = scores.softmax(-1)
     if options.calibrate:
         weights = (weights @ weights.mT).softmax(-1) @ weights
@@ -137,20 +143,20 @@ def _filled(rows: list[Tensor], length: int) -> Tensor:
 # ---- pooled
 
 
-@checked
+@form(autocast=True)
 def pooled(
     x: Tokens, scorer: Float[Tensor, "dim"], kernel: Float[Tensor, "dim dim t"] | None, *,
     padding: TokenPadding = None, options: Blocks = Blocks(),
 ) -> Float[Tensor, "b k dim"]:  # fmt: skip
     """All blocks of a size at once."""
-    chars, real = real_first(wide(x), padding)
+    chars, real = real_first(x, padding)
     n = chars.shape[1]
     if kernel is not None:
         before = (kernel.shape[-1] - 1) // 2
         around = F.pad(chars.mT, (before, kernel.shape[-1] - 1 - before))
-        chars = F.conv1d(around, wide(kernel)).mT * real[..., None]
+        chars = F.conv1d(around, kernel).mT * real[..., None]
     means = {size: block_means(chars, real, size) for size in options.blocks}
-    scores = [_repeated(mean @ wide(scorer), size, n) for size, mean in means.items()]
+    scores = [_repeated(mean @ scorer, size, n) for size, mean in means.items()]
     weights = note("scores", torch.stack(scores, dim=-1)).softmax(-1)
     if options.calibrate:
         weights = masked_softmax(weights @ weights.mT, real[:, None]) @ weights
@@ -158,7 +164,7 @@ def pooled(
     mixed = torch.zeros_like(chars)
     for place, (size, mean) in enumerate(means.items()):
         mixed = mixed + weights[..., place, None] * _repeated(mean, size, n)
-    return block_means(mixed, real, options.downsample).to(x.dtype)
+    return block_means(mixed, real, options.downsample)
 
 
 def _repeated(blocks: Tensor, size: int, n: int) -> Tensor:
@@ -171,7 +177,7 @@ FORMS = {"naive": naive, "pooled": pooled}
 # ---- module
 
 
-class GBST(nn.Module):
+class GBST(Layer):
     """Characters to latent subwords: (b, n, dim) → (b, ⌈n / d_s⌉, dim), and which are real."""
 
     @checked
@@ -202,9 +208,6 @@ class GBST(nn.Module):
         lengths = padding.sum(1).add(self.options.downsample - 1) // self.options.downsample
         return out, torch.arange(out.shape[1], device=out.device) < lengths[:, None]
 
-    def extra_repr(self) -> str:
-        return f"{self.options}{', ' * bool(str(self.options))}form={self.form!r}"
-
 
 # ---- card
 
@@ -219,17 +222,10 @@ def _time(options: Subwords, scored: sympy.Expr) -> sympy.Expr:
 
 
 CARD = Card(
+    __doc__,
     name="gbst",
-    title="Charformer's GBST",
     family="positions",
     role="embed",
-    paper=Paper(
-        "Tay, Tran, Ruder, Gupta, Chung, Bahri, Qin, Baumgartner, Yu, Metzler",
-        "Charformer: Fast Character Transformers via Gradient-based Subword Tokenization",
-        "ICLR",
-        2022,
-        "2106.12672",
-    ),
     forms=FORMS,
     causal="never",
     because="a block, and the convolution, hold characters to the right of the one that reads them",
@@ -243,11 +239,6 @@ CARD = Card(
         "pooled": lambda chosen: n * (dim + len(chosen.blocks)) + n**2 * int(chosen.calibrate),
     },
     notes=dict.fromkeys(FORMS, ("scores", "weights")),
-    departures=(
-        "the last block and the last mean are over the characters that are there",
-        "padding takes no place; what comes out stands at the front",
-        "the convolution has no bias, and one of even width reaches further right",
-    ),
     variants=(
         {"calibrate": True},
         {"blocks": (1,), "convolution": 0, "downsample": 1},

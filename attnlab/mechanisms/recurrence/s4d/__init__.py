@@ -1,4 +1,4 @@
-r"""S4D: a linear system with a memory, run as a recurrence and trained as a convolution.
+r"""S4D: diagonal state space. A linear system, run as a recurrence, trained as a convolution.
 
 A mass on a spring remembers how it was pushed: its position swings and fades. A state space is many
 of them, driven by one channel of the input; the output is a mixture of their positions. S4D takes
@@ -41,10 +41,17 @@ Common mistakes: a kernel that starts with $C \bar A \bar B$ (the state already 
 token, so $K_0 = C \bar B$); a Fourier transform without zero padding, which is circular; the real
 part taken once where half of the modes are stored.
 
-Departures. ``legs`` starts with B = V* B / 2, as the theory has it; the released code clips B at 2
-and leaves the 1/2 out. B is learned. There are N / 2 poles of ``real``, where S4D-Real has N: give
-twice the ``state``. ``system`` has the departures from DSS. Padded tokens are skipped. A residual
-connection, normalisation and dropout are the model's.
+Readings. There are N / 2 poles of ``real``, where S4D-Real has N: give twice the ``state``. A
+residual connection, normalisation and dropout are the model's.
+
+Departures.
+- B is learned; under legs it starts as V* B / 2, which the released code clips. It also leaves the
+  1/2 out.
+- DSS's softmax is over a given length; in its code over that of the sequence at hand. ``system``
+  says more.
+- padded tokens are skipped
+
+Gives up. The map depends on distance alone: no token is picked out by its content.
 
 Gu, Gupta, Goel, Ré. On the Parameterization and Initialization of Diagonal State Space Models.
 NeurIPS 2022, arXiv:2206.11893. HiPPO: Gu, Dao, Ermon, Rudra, Ré, NeurIPS 2020, arXiv:2008.07669.
@@ -62,45 +69,51 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.core import state_space
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.carried import emptied
 from attnlab.core.convolution import toeplitz
+from attnlab.core.forms import form
 from attnlab.core.heads import Channels, fits
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
-from attnlab.core.precision import unrounded, wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.recurrence import check_state, skipping_padding
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
 from attnlab.core.state_space import Held
 from attnlab.mechanisms.recurrence.s4d.forms import chunked, fft, recurrent
 from attnlab.mechanisms.recurrence.s4d.system import (
-    PerChannel,
-    PerMode,
+    Learned,
     StateSpace,
     System,
-    Weights,
     initial,
     system,
 )
 
-__all__ = ["CARD", "FORMS", "S4D", "State", "StateSpace", "chunked", "fft", "naive", "recurrent"]
+__all__ = [
+    "CARD",
+    "FORMS",
+    "S4D",
+    "Learned",
+    "State",
+    "StateSpace",
+    "chunked",
+    "fft",
+    "naive",
+    "recurrent",
+]
 
 # ---- naive
 
 
-@checked
-def naive(
-    x: Tokens, frequency: PerMode, log_decay: PerMode, log_step: PerChannel, B: Weights,
-    C: Weights, skip: PerChannel, *, options: StateSpace = StateSpace(),
-) -> Tokens:  # fmt: skip
+@form
+def naive(x: Tokens, learned: Learned, *, options: StateSpace = StateSpace()) -> Tokens:
     """The matrix of every channel, T[i, j] = K[i - j] (Gu et al., section 2)."""
-    decay, drive, out = system(frequency, log_decay, log_step, B, C, options)
+    decay, drive, out = system(learned, options)
     powers = state_space.powers(decay, x.shape[1])  # (dim, r, n)
     K = 2 * ((out * drive)[..., None] * powers).sum(dim=1).real
-    with unrounded(x.device):
-        weights = note("weights", toeplitz(note("kernel", K.to(wide(x).dtype))))
-        mixed = torch.einsum("dij,bjd->bid", weights, wide(x))
-    return (mixed + wide(skip) * wide(x)).to(x.dtype)
+    weights = note("weights", toeplitz(note("kernel", K.to(x.dtype))))
+    return torch.einsum("dij,bjd->bid", weights, x) + learned.skip * x
 
 
 FORMS: dict[str, Callable[..., Tensor]] = {
@@ -133,7 +146,7 @@ class GatedOutput(nn.Linear):
         return F.glu(super().forward(F.gelu(y)))
 
 
-class S4D(nn.Module):
+class S4D(Layer):
     """A state space for every channel, then GELU and GLU: (b, n, dim) → (b, n, dim), causal; zeros
     at padding.
 
@@ -165,35 +178,31 @@ class S4D(nn.Module):
         return skipping_padding(self._mixed, x, padding)
 
     def _mixed(self, x: Tokens) -> Tokens:
-        mixed = FORMS[self.form](
-            self.heads.value(x), *self._learned(), self.skip, options=self.options
-        )
+        mixed = FORMS[self.form](self.heads.value(x), self._learned(), options=self.options)
         return self.heads.output(mixed)
 
-    def _learned(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        return self.frequency, self.log_decay, self.log_step, self.B, self.C
+    def _learned(self) -> Learned:
+        poles = self.frequency, self.log_decay, self.log_step
+        return Learned(*poles, self.B, self.C, self.skip)
 
     @torch.no_grad()
     def system(self) -> System:
         """The discretised system as it is now, for ``reconstructed`` and for pictures."""
-        return system(*self._learned(), self.options)
+        return system(self._learned(), self.options)
 
     @checked
     def step(self, x: NewTokens, state: State | None = None) -> tuple[NewTokens, State]:
         """The next t tokens given the state after all before them (None at the beginning)."""
         fits(x, "x", self.dim, self.skip)
-        begin = State(state_space.nothing(x, self.B.shape[1]))
+        begin = State(state_space.initial_state(x, self.B.shape[1]))
         if state is None:
             state = begin
         check_state(state, begin)
         u = self.heads.value(x)
-        parts = system(*self._learned(), self.options)
-        mixed, modes = state_space.advance(wide(u), state.modes, *parts, chunk=self.options.chunk)
-        out = (mixed + wide(self.skip) * wide(u)).to(x.dtype)
+        parts = system(self._learned(), self.options)
+        mixed, modes = state_space.advance(upcast(u), state.modes, *parts, chunk=self.options.chunk)
+        out = (mixed + upcast(self.skip) * upcast(u)).to(x.dtype)
         return self.heads.output(out), note("state", State(modes))
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}, form={self.form!r}, {self.options}".removesuffix(", ")
 
 
 # ---- card
@@ -201,17 +210,10 @@ class S4D(nn.Module):
 n, dim, N, c = letters("n dim N c")
 
 CARD = Card(
+    __doc__,
     name="s4d",
-    title="S4D: diagonal state space",
     family="recurrence",
     role="mix",
-    paper=Paper(
-        "Gu, Gupta, Goel, Ré",
-        "On the Parameterization and Initialization of Diagonal State Space Models",
-        "NeurIPS",
-        2022,
-        "2206.11893",
-    ),
     forms=FORMS,
     causal="always",
     because="its state holds what was read before",
@@ -235,11 +237,6 @@ CARD = Card(
         "fft": ("kernel",),
         "chunked": ("state",),
     },
-    departures=(
-        "B is learned; under legs it starts as V* B / 2, which the released code clips",
-        "DSS's softmax is over a given length; in its code over that of the sequence at hand",
-        "padded tokens are skipped",
-    ),
     variants=(
         {"state": 6, "discretization": "bilinear", "initial": "lin", "chunk": 3},
         {"state": 2, "initial": "inv"},
@@ -247,5 +244,4 @@ CARD = Card(
     ),
     build=S4D,
     aliases=("diagonal_state_space", "dss"),
-    gives_up="The map depends on distance alone: no token is picked out by its content.",
 )

@@ -1,56 +1,45 @@
 """The forms that make no n × n matrix: the recurrence, Fourier transforms, and chunks."""
 
 from attnlab.core import state_space
-from attnlab.core.precision import wide
+from attnlab.core.forms import form
 from attnlab.core.probe import note
-from attnlab.core.shapes import Tokens, checked
+from attnlab.core.shapes import Tokens
 from attnlab.mechanisms.recurrence.s4d.system import (
-    PerChannel,
-    PerMode,
+    Learned,
     StateSpace,
-    Weights,
     system,
 )
 
 # ---- recurrent
 
 
-@checked
-def recurrent(
-    x: Tokens, frequency: PerMode, log_decay: PerMode, log_step: PerChannel, B: Weights,
-    C: Weights, skip: PerChannel, *, options: StateSpace = StateSpace(),
-) -> Tokens:  # fmt: skip
+@form
+def recurrent(x: Tokens, learned: Learned, *, options: StateSpace = StateSpace()) -> Tokens:
     """The recurrence, token by token."""
-    parts = system(frequency, log_decay, log_step, B, C, options)
-    out, state = state_space.recurrent(wide(x), state_space.nothing(x, B.shape[1]), *parts)
+    parts = system(learned, options)
+    out, state = state_space.recurrent(x, state_space.initial_state(x, learned.B.shape[1]), *parts)
     note("state", state)
-    return (out + wide(skip) * wide(x)).to(x.dtype)
+    return out + learned.skip * x
 
 
 # ---- fft
 
 
-@checked
-def fft(
-    x: Tokens, frequency: PerMode, log_decay: PerMode, log_step: PerChannel, B: Weights,
-    C: Weights, skip: PerChannel, *, options: StateSpace = StateSpace(),
-) -> Tokens:  # fmt: skip
+@form
+def fft(x: Tokens, learned: Learned, *, options: StateSpace = StateSpace()) -> Tokens:
     """The kernel by a Vandermonde product, then a convolution by Fourier transforms."""
-    mixed = state_space.convolved(wide(x), *system(frequency, log_decay, log_step, B, C, options))
-    return (mixed + wide(skip) * wide(x)).to(x.dtype)
+    mixed = state_space.convolved(x, *system(learned, options))
+    return mixed + learned.skip * x
 
 
 # ---- chunked
 
 
-@checked
-def chunked(
-    x: Tokens, frequency: PerMode, log_decay: PerMode, log_step: PerChannel, B: Weights,
-    C: Weights, skip: PerChannel, *, options: StateSpace = StateSpace(),
-) -> Tokens:  # fmt: skip
+@form
+def chunked(x: Tokens, learned: Learned, *, options: StateSpace = StateSpace()) -> Tokens:
     """The matrix inside chunks of c tokens, the state from one chunk to the next."""
-    parts = system(frequency, log_decay, log_step, B, C, options)
-    begin = state_space.nothing(x, B.shape[1])
-    out, state = state_space.advance(wide(x), begin, *parts, chunk=options.chunk)
+    parts = system(learned, options)
+    begin = state_space.initial_state(x, learned.B.shape[1])
+    out, state = state_space.advance(x, begin, *parts, chunk=options.chunk)
     note("state", state)
-    return (out + wide(skip) * wide(x)).to(x.dtype)
+    return out + learned.skip * x

@@ -18,12 +18,20 @@ from torch import Tensor
 
 from attnlab.core import state_space
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import exact_dtype, wide
+from attnlab.core.precision import exact_dtype, upcast
 from attnlab.core.state_space import Modes, as_complex
 
-PerChannel = Float[Tensor, "dim"]
-PerMode = Float[Tensor, "dim r"]
-Weights = Float[Tensor, "dim r 2"]  # real and imaginary parts
+
+class Learned(NamedTuple):
+    """What the state space of each channel learns: poles A = -e^log_decay + i frequency, which are
+    always stable, steps e^log_step, B and C (real and imaginary parts), and D as ``skip``."""
+
+    frequency: Float[Tensor, "dim r"]
+    log_decay: Float[Tensor, "dim r"]
+    log_step: Float[Tensor, "dim"]
+    B: Float[Tensor, "dim r 2"]
+    C: Float[Tensor, "dim r 2"]
+    skip: Float[Tensor, "dim"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,13 +104,11 @@ class System(NamedTuple):
     C: Modes
 
 
-def system(
-    frequency: PerMode, log_decay: PerMode, log_step: PerChannel, B: Weights, C: Weights,
-    options: StateSpace,
-) -> System:  # fmt: skip
-    """The discretised system, with A = -e^log_decay + i frequency, so that it is always stable."""
-    exact = exact_dtype(C.device)
-    A = torch.complex(-log_decay.to(exact).exp(), frequency.to(exact))
-    step = log_step.to(exact).exp()[:, None]
+def system(learned: Learned, options: StateSpace) -> System:
+    """The discretised system."""
+    exact = exact_dtype(learned.C.device)
+    A = torch.complex(-learned.log_decay.to(exact).exp(), learned.frequency.to(exact))
+    step = learned.log_step.to(exact).exp()[:, None]
     decay, drive = options.rule(step * A)
-    return System(decay, step * drive * as_complex(B.to(exact)), as_complex(wide(C)))
+    B, C = as_complex(learned.B.to(exact)), as_complex(upcast(learned.C))
+    return System(decay, step * drive * B, C)

@@ -32,8 +32,12 @@ The paper's letters: $\hat w$ is our s, $\mathcal{N}_i$ our $N_i$, $d_k$ our d.
 Readings. Several edges from j to i are several terms of the softmax; a node to which no edge leads
 gets zeros. A loop is an edge like any other, and none is added (``Graph.with_loops`` adds them).
 
-Departures of the released code, not followed here: scores are clamped to [-5, 5] and their largest
-is not subtracted; a node without edges divides zero by zero.
+Departures.
+- scores are not clamped to [-5, 5], as the released code does. It does not subtract the largest
+  score either.
+- a node without edges gets zeros, where the released code divides zero by zero
+
+Gives up. A node attends to its neighbours only: L layers reach L edges far.
 
 Dwivedi, Bresson. A Generalization of Transformer Networks to Graphs. AAAI Workshop on Deep Learning
 on Graphs 2021, arXiv:2012.09699, sections 2.2 and 2.3.
@@ -46,10 +50,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads
 from attnlab.core.options import Count, Size
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.shapes import (
     Outputs,
     Queries,
@@ -68,7 +73,7 @@ Gates = Float[Tensor, "... h d"]  # E e of each of the m edges, of which there m
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, k: SelfKeys, v: SelfValues, *, structure: GraphBatch, gates: Gates | None = None
 ) -> Outputs:
@@ -77,26 +82,26 @@ def naive(
     ``gates`` (m, h, d) are the vectors E e of the edges of the structure; without them all ones.
     """
     structure.check_fits(len(q), q.shape[2], q.device)
-    own, keys = wide(q) * q.shape[-1] ** -0.5, wide(k)
+    own = q * q.shape[-1] ** -0.5
     if gates is None:
-        return over_pairs(own @ keys.mT, v, structure)
+        return over_pairs(own @ k.mT, v, structure)
     check_gates(gates, structure)
-    dense = F.pad(wide(gates), (0, 0, 0, 0, 0, 1))[structure.slots]  # the last where there is none
-    scores = torch.einsum("bhid,bhjd,bijrhd->bhijr", own, keys, dense)  # r parallel edges
+    dense = F.pad(gates, (0, 0, 0, 0, 0, 1))[structure.slots]  # the last where there is none
+    scores = torch.einsum("bhid,bhjd,bijrhd->bhijr", own, k, dense)  # r parallel edges
     return over_pairs(scores, v, structure)
 
 
 # ---- edges
 
 
-@checked
+@form(autocast=True)
 def edges(
     q: Queries, k: SelfKeys, v: SelfValues, *, structure: GraphBatch, gates: Gates | None = None
 ) -> Outputs:
     """The same over the list of edges."""
     structure.check_fits(len(q), q.shape[2], q.device)
     if gates is None:
-        own, keys = of_tokens(wide(q) * q.shape[-1] ** -0.5), of_tokens(wide(k))
+        own, keys = of_tokens(q * q.shape[-1] ** -0.5), of_tokens(k)
         return over_edges(edge_sums.products(own, keys, structure.by_ends), v, structure)
     return over_edges(products(q, k, structure, gates).sum(-1), v, structure)
 
@@ -105,12 +110,12 @@ def products(
     q: Tensor, k: Tensor, structure: GraphBatch, gates: Tensor | None
 ) -> Float[Tensor, "m h d"]:
     """Of each edge the product of query, key and gate, entry by entry, over √d."""
-    own = of_tokens(wide(q) * q.shape[-1] ** -0.5).index_select(0, structure.targets)
-    found = own * of_tokens(wide(k)).index_select(0, structure.sources)
+    own = of_tokens(upcast(q) * q.shape[-1] ** -0.5).index_select(0, structure.targets)
+    found = own * of_tokens(upcast(k)).index_select(0, structure.sources)
     if gates is None:
         return found
     check_gates(gates, structure)
-    return found * wide(gates)
+    return found * upcast(gates)
 
 
 def check_gates(gates: Tensor, structure: GraphBatch) -> None:
@@ -170,17 +175,10 @@ class GraphTransformer(nn.Module):
 h, n, n_E, d, e = letters("h n n_E d e")
 
 CARD = Card(
+    __doc__,
     name="graph_transformer",
-    title="Graph Transformer",
     family="structure",
     role="attend",
-    paper=Paper(
-        "Dwivedi, Bresson",
-        "A Generalization of Transformer Networks to Graphs",
-        "AAAI Workshop on Deep Learning on Graphs",
-        2021,
-        "2012.09699",
-    ),
     forms=FORMS,
     structure=GraphBatch,
     causal="never",
@@ -189,10 +187,5 @@ CARD = Card(
     memory={"naive": 2 * h * n**2, "edges": 2 * h * n_E * (d + e)},
     notes={"naive": ("weights",), "edges": ("edge_weights", "weights")},
     variants=({"edge_features": 2},),
-    departures=(
-        "scores are not clamped to [-5, 5], as the released code does",
-        "a node without edges gets zeros, where the released code divides zero by zero",
-    ),
     build=GraphTransformer,
-    gives_up="A node attends to its neighbours only: L layers reach L edges far.",
 )

@@ -38,14 +38,18 @@ Readings. Equation 6 is read as its text says: the mean runs over the branch fro
 over all nodes of the subtree. The concatenation $[e^v; e^h]$ is the sum of two tables, each zero in
 the other's half. Indices beyond a table take its last row.
 
-Departures of the authors' code from the paper, not followed here: the divisor of the mean counts
-the nodes of the branch and not the leaf; the vertical index is the depth of node i below the root,
-not the length of the branch; nodes must be sorted from the bottom up; by default the scores are
-accumulated, too.
-
 The traps: what is outside a subtree is decided by the tree, not by whether a vector is zero; of two
 nodes with the same leaves (one has a single child) the upper one has the other in its subtree, not
 the reverse.
+
+Departures.
+- branch means count the leaf, as the paper's equation 6 does and its code does not. The code's
+  divisor counts the nodes of the branch and not the leaf.
+- the vertical index is the length of the branch, as printed; the code takes the depth. That is the
+  depth of node i below the root. Nodes must be sorted from the bottom up there, and by default the
+  scores are accumulated, too.
+
+Gives up. Each sentence needs its tree, and a phrase attends only to the nodes below it.
 
 Nguyen, Joty, Hoi, Socher. Tree-Structured Attention with Hierarchical Accumulation. ICLR 2020,
 arXiv:2002.08046, equations 5 to 24.
@@ -58,10 +62,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.core import sdpa
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads, finite
+from attnlab.core.layer import Layer
 from attnlab.core.options import Size
-from attnlab.core.precision import wide
 from attnlab.core.probe import note
 from attnlab.core.shapes import Context, SelfValues, TokenPadding, Tokens, checked
 from attnlab.mechanisms.structure.tree.dense import dense
@@ -72,7 +77,7 @@ from attnlab.structures.tree_batch import TreeBatch
 # ---- naive
 
 
-@checked
+@form
 def naive(
     v: SelfValues, weights: Weights, vertical: Vertical, horizontal: Horizontal, *,
     structure: TreeBatch,
@@ -80,10 +85,10 @@ def naive(
     """The values with those of nodes accumulated, one node after the other (eq. 6, 7, 9)."""
     structure.check_fits(len(v), v.shape[2], v.device)
     rows = [
-        _one_tree(wide(v[i]), wide(weights[i]), vertical, horizontal, structure.children(i))
+        _one_tree(v[i], weights[i], vertical, horizontal, structure.children(i))
         for i in range(len(v))
     ]
-    return torch.stack(rows).to(v.dtype) if rows else v
+    return torch.stack(rows) if rows else v
 
 
 def _one_tree(
@@ -125,7 +130,7 @@ FORMS = {"naive": naive, "dense": dense, "parallel": parallel}
 # ---- module
 
 
-class TreeAttention(nn.Module):
+class TreeAttention(Layer):
     """Attention over the leaves and nodes of trees: (b, n, dim) → (b, n, dim).
 
     ``structure`` says which tokens are leaves and which nodes, and what is below what. Called with
@@ -176,26 +181,16 @@ class TreeAttention(nn.Module):
             sdpa.attend(q, k, v, mask=note("mask", mask), bias=None, scale=None)
         )
 
-    def extra_repr(self) -> str:
-        return f"form={self.form!r}"
-
 
 # ---- card
 
 h, n, d, e = letters("h n d e")
 
 CARD = Card(
+    __doc__,
     name="tree",
-    title="Tree attention",
     family="structure",
     role="attend",
-    paper=Paper(
-        "Nguyen, Joty, Hoi, Socher",
-        "Tree-Structured Attention with Hierarchical Accumulation",
-        "ICLR",
-        2020,
-        "2002.08046",
-    ),
     forms=FORMS,
     options=Tables,
     structure=TreeBatch,
@@ -205,10 +200,5 @@ CARD = Card(
     memory={"naive": n**2, "dense": h * e * n**2 / 4, "parallel": n**2},
     notes={"dense": ("interpolated", "averages")},
     variants=({"max_vertical": 2, "max_horizontal": 3},),
-    departures=(
-        "branch means count the leaf, as the paper's equation 6 does and its code does not",
-        "the vertical index is the length of the branch, as printed; the code takes the depth",
-    ),
     build=TreeAttention,
-    gives_up="Each sentence needs its tree, and a phrase attends only to the nodes below it.",
 )

@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import SelfValues, checked
 from attnlab.mechanisms.structure.tree.tables import Horizontal, Vertical, Weights, row
@@ -39,8 +39,8 @@ def interpolate(
         - at_places(structure.start, nodes)[..., None]
     )
     embedded = row(vertical, lengths) + row(horizontal, places)
-    rows = at_places(wide(v), nodes)[..., None, :] + embedded[:, None]
-    own = at_places(wide(v), leaves).masked_fill((leaves == NONE)[:, None, :, None], 0)
+    rows = at_places(upcast(v), nodes)[..., None, :] + embedded[:, None]
+    own = at_places(upcast(v), leaves).masked_fill((leaves == NONE)[:, None, :, None], 0)
     return torch.cat([own[:, :, None], rows.masked_fill(~covered[:, None, ..., None], 0)], 2)
 
 
@@ -61,7 +61,7 @@ def aggregate(
     averages: Float[Tensor, "b h m l e"], weights: Tensor, *, structure: TreeBatch
 ) -> Float[Tensor, "b h m e"]:
     """V: of each node the weighted sum over its leaves, divided by their number (eq. 7)."""
-    sums = torch.einsum("bhmle,bhl->bhme", averages, at_places(wide(weights), structure.leaves))
+    sums = torch.einsum("bhmle,bhl->bhme", averages, at_places(upcast(weights), structure.leaves))
     return sums / covers(structure).sum(2).clamp(min=1)[:, None, :, None]
 
 

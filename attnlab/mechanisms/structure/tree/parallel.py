@@ -5,7 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.core.shapes import SelfValues, checked
 from attnlab.mechanisms.structure.tree.shares import by_shares
 from attnlab.mechanisms.structure.tree.tables import Horizontal, Vertical, Weights, row
@@ -34,10 +34,10 @@ def along_paths(
 ) -> Tensor:
     """Each leaf takes its path to the root, and gives to every node on it."""
     b, h, n, e = v.shape
-    values = wide(v).transpose(1, 2).reshape(b * n, h * e)
+    values = upcast(v).transpose(1, 2).reshape(b * n, h * e)
     leaves, above, nodes = _places(structure)
     depth = above.shape[1]
-    w = wide(weights).transpose(1, 2).reshape(b * n, h)[leaves]
+    w = upcast(weights).transpose(1, 2).reshape(b * n, h)[leaves]
 
     on_branch = torch.cat([leaves[:, None], above], 1)  # a leaf, and what is above it
     x = values.index_select(0, on_branch.flatten()) + _horizontal(horizontal, structure, h)
@@ -85,5 +85,5 @@ def _horizontal(table: Tensor, structure: TreeBatch, heads: int) -> Float[Tensor
     start = structure.start.gather(1, structure.paths.clamp(min=0).flatten(1))
     ranks = torch.arange(structure.paths.shape[1], device=table.device)[:, None]
     places = (ranks - start.view_as(structure.paths) + 1).clamp(1, len(table))
-    wider = F.pad(wide(table), (0, 0, 1, 0)).repeat(1, heads)
+    wider = F.pad(upcast(table), (0, 0, 1, 0)).repeat(1, heads)
     return F.embedding(F.pad(places, (1, 0)).flatten(), wider)

@@ -5,7 +5,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 from attnlab.mechanisms.structure.tree.dense import at_places, covers, replaced
 from attnlab.mechanisms.structure.tree.tables import row
 from attnlab.structures.tree_batch import NONE, TreeBatch
@@ -19,7 +19,7 @@ def by_shares(
     (b, h, n), leaves = v.shape[:3], structure.leaves.shape[1]
     covered = covers(structure)
     lengths = _lengths(structure).where(covered, 1)
-    w = at_places(wide(weights), structure.leaves).transpose(1, 2)
+    w = at_places(upcast(weights), structure.leaves).transpose(1, 2)
     counts = ((lengths + 1) * covered.sum(2, keepdim=True).clamp(min=1)).to(w.dtype)
     shares = w[..., None] * (covered / counts).mT[:, :, None]  # (b, l, h, m)
 
@@ -28,7 +28,7 @@ def by_shares(
     stop, start = ((x + first).flatten() for x in (structure.stop, structure.start))
     of_span = sums.index_select(0, stop) - sums.index_select(0, start)
     of_tokens = of_span.view(b, n, h, -1) * _inside(structure)[:, :, None]
-    gathered = of_tokens.permute(0, 2, 3, 1) @ wide(v).masked_fill(_padded(structure), 0)
+    gathered = of_tokens.permute(0, 2, 3, 1) @ upcast(v).masked_fill(_padded(structure), 0)
 
     embedded = shares.permute(0, 3, 2, 1) @ _embedded(vertical, horizontal, lengths, structure)
     return replaced(v, structure.nodes, gathered + embedded.transpose(1, 2))

@@ -6,7 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import wide
+from attnlab.core.precision import upcast
 
 Weights = Float[Tensor, "b h n"]  # w, of which those of leaves are used
 Vertical = Float[Tensor, "u e"]  # a: for branches of 1, 2, … nodes
@@ -23,5 +23,5 @@ class Tables(Options):
 
 def row(table: Tensor, index: Tensor) -> Tensor:
     """The rows of a table, whose first has the index 1; the last is that of all larger ones."""
-    found: Tensor = wide(table)[(index - 1).clamp(0, len(table) - 1)]
+    found: Tensor = upcast(table)[(index - 1).clamp(0, len(table) - 1)]
     return found

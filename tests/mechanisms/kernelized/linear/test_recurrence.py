@@ -6,7 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.core import patterns
-from attnlab.core.precision import unrounded, widened
+from attnlab.core.precision import no_autocast, upcast_together
 from attnlab.core.probe import record
 from attnlab.measure.count import count
 from attnlab.mechanisms.kernelized.linear import recurrence as linear_recurrence
@@ -14,7 +14,7 @@ from attnlab.mechanisms.kernelized.linear.recurrence import (
     Sums,
     advance,
     chunked,
-    nothing,
+    initial_state,
     read,
     reciprocal,
     summed,
@@ -29,8 +29,8 @@ def quadratic(
     causal: bool = False,
 ) -> Float[Tensor, "b h n e"]:
     """The left side of the formula: n × m weights, times the values."""
-    with unrounded(v.device):
-        wide_q, wide_k, wide_v = widened(q, k, v)
+    with no_autocast(v.device):
+        wide_q, wide_k, wide_v = upcast_together(q, k, v)
         scores = wide_q @ wide_k.mT
         if causal:
             scores = scores * patterns.causal().dense(q.shape[-2], k.shape[-2], q.device)
@@ -48,9 +48,9 @@ def recurrent(
     """The right side as an RNN: add one key and value to the sums, then let one query read them."""
     n, m = q.shape[-2], k.shape[-2]
     lasts = range(m - n, m) if causal else [m - 1] * n  # the last key that each query sees
-    with unrounded(v.device):
-        queries, keys, values = (x.split(1, dim=-2) for x in widened(q, k, v))
-        state, seen, out = nothing(keys[0], values[0]), 0, []
+    with no_autocast(v.device):
+        queries, keys, values = (x.split(1, dim=-2) for x in upcast_together(q, k, v))
+        state, seen, out = initial_state(keys[0], values[0]), 0, []
         for query, last in zip(queries, lasts, strict=True):
             while seen <= last:
                 state, seen = state + summed(keys[seen], values[seen]), seen + 1

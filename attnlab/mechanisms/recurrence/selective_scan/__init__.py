@@ -1,4 +1,4 @@
-r"""Mamba's selective scan: a state space that chooses, token by token, what it keeps.
+r"""Mamba: selective state space. It chooses, token by token, what it keeps.
 
 The map of S4D depends on distance alone: it cannot keep one token and skip the next for what they
 say. A selective state space computes the step of time $\Delta$, and with B and C what is written
@@ -46,10 +46,15 @@ its code).
 Common mistakes: a bias outside the softplus of $\Delta$; a decay by the token's own step on what it
 writes; a convolution that is cached after, not before, it is computed.
 
-Departures. The paper prints zero-order hold for B, $(e^{\Delta A} - 1) A^{-1} B$, and its code
-multiplies B by the step; ``rule`` chooses ("euler" is the code's). Padded tokens are skipped. With
-a scalar decay every channel has steps of its own; in Mamba-2 the channels of a head share them, B
-and C go through the convolution too, and a norm follows the gate.
+Readings. With a scalar decay every channel has steps of its own; in Mamba-2 the channels of a head
+share them, B and C go through the convolution too, and a norm follows the gate.
+
+Departures.
+- B is multiplied by the step, as in the released code; the printed rule is an option. Printed is
+  zero-order hold, $(e^{\Delta A} - 1) A^{-1} B$; ``rule`` chooses ("euler" is the code's).
+- padded tokens are skipped
+
+Gives up. All of the past goes through N numbers per channel; what was not kept is gone.
 
 Gu, Dao. Mamba: Linear-Time Sequence Modeling with Selective State Spaces. COLM 2024,
 arXiv:2312.00752, sections 3.2 to 3.6. Mamba-2: Dao, Gu. Transformers are SSMs. ICML 2024,
@@ -58,214 +63,77 @@ arXiv:2405.21060, sections 3 to 5.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import sympy
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.carried import emptied
 from attnlab.core.convolution import last_inputs, short_convolution
-from attnlab.core.derivatives import refuse_second
+from attnlab.core.forms import form
 from attnlab.core.heads import Channels, fits
-from attnlab.core.options import Options, Size
-from attnlab.core.precision import unrounded, wide, widened
+from attnlab.core.layer import Layer
+from attnlab.core.options import Size
 from attnlab.core.probe import note
 from attnlab.core.recurrence import check_state, skipping_padding
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
-from attnlab.core.state_space import zero_order_hold
-from attnlab.core.tracing import on_cpu, plain, transformed
+from attnlab.mechanisms.recurrence.selective_scan.rules import (
+    RULES,
+    Held,
+    PerState,
+    Selective,
+    coefficients,
+    euler,
+    initial_state,
+)
+from attnlab.mechanisms.recurrence.selective_scan.scan import (
+    PerChannel,
+    Shared,
+    advance,
+)
 
-PerChannel = Float[Tensor, "dim"]
-PerState = Float[Tensor, "dim r"]
-Shared = Float[Tensor, "b n r"]
-Held = Float[Tensor, "b dim r"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Selective(Options):
-    """The state space of every channel, and the block around it.
-
-    ``state``   numbers of state per channel (N)
-    ``expand``  channels of the scan for each of the dim of the block (E)
-    ``width``   taps of the short convolution (p)
-    ``rule``    how B is discretised: euler, the step times B, or zoh
-    ``decay``   whether A is N numbers for each channel, diagonal, or one, scalar
-    """
-
-    state: Size = 16
-    expand: Size = 2
-    width: Size = 4
-    rule: Literal["euler", "zoh"] = "euler"
-    decay: Literal["diagonal", "scalar"] = "diagonal"
-
-
-def euler(dA: Tensor) -> tuple[Tensor, None]:
-    """The decay, and no factor beside the step for what is written."""
-    return dA.exp(), None
-
-
-RULES: dict[str, Callable[[Tensor], tuple[Tensor, Tensor | None]]] = {
-    "euler": euler,
-    "zoh": zero_order_hold,
-}
-
+__all__ = [
+    "CARD", "FORMS", "RULES", "GatedOutput", "Selective", "SelectiveScan",
+    "State", "advance", "chunked", "euler", "initial_state", "naive",
+]  # fmt: skip
 
 # ---- naive
 
 
-@checked
+@form
 def naive(
     x: Tokens, log_A: PerState, steps: Tokens, B: Shared, C: Shared, skip: PerChannel,
     *, options: Selective = Selective(),
 ) -> Tokens:  # fmt: skip
     """The recurrence, token by token (Gu & Dao, section 3.2), with A = -e^log_A and Δ the softplus
     of ``steps``."""
-    wide_x, B, C = widened(x, B, C)
-    A, delta, h = -wide(log_A).exp(), F.softplus(wide(steps)), nothing(x, log_A)
+    A, delta, h = -log_A.exp(), F.softplus(steps), initial_state(x, log_A)
     out = []
     for t in range(x.shape[1]):
-        decay, drive = _coefficients(wide_x[:, t], delta[:, t], A, B[:, t], options)
+        decay, drive = coefficients(x[:, t], delta[:, t], A, B[:, t], options)
         h = decay * h + drive
         out.append((h * C[:, t, None]).sum(dim=-1))
     note("state", h)
-    return (torch.stack(out, dim=1) + wide(skip) * wide_x).to(x.dtype)
-
-
-def nothing(x: Tokens, log_A: PerState) -> Held:
-    """The state before the first token."""
-    return wide(x).new_zeros(len(x), *log_A.shape)
-
-
-def _coefficients(
-    x: Tensor, delta: Tensor, A: Tensor, B: Tensor, options: Selective
-) -> tuple[Tensor, Tensor]:
-    """By what each state is multiplied, and what is added to it: both (…, dim, r)."""
-    decay, weight = RULES[options.rule](delta[..., None] * A)
-    drive = (delta * x)[..., None] * B[..., None, :]
-    return decay, drive if weight is None else weight * drive
+    return torch.stack(out, dim=1) + skip * x
 
 
 # ---- chunked
 
-SPAN = 2**16
-"""Numbers of state of all tokens that are worked on at once: what a processor's caches hold."""
-TOGETHER = 2**12
-"""Numbers that are worth a call of their own: of smaller states several chunks step together."""
 
-
-@checked
+@form
 def chunked(
     x: Tokens, log_A: PerState, steps: Tokens, B: Shared, C: Shared, skip: PerChannel,
     *, options: Selective = Selective(),
 ) -> Tokens:  # fmt: skip
     """The same, by spans of tokens."""
-    out, state = advance(x, log_A, steps, B, C, skip, nothing(x, log_A), options)
+    out, state = advance(x, log_A, steps, B, C, skip, initial_state(x, log_A), options)
     note("state", state)
     return out
-
-
-def advance(
-    x: Tokens, log_A: PerState, steps: Tokens, B: Shared, C: Shared, skip: PerChannel,
-    state: Held, options: Selective,
-) -> tuple[Tokens, Held]:  # fmt: skip
-    """The outputs of the next tokens after ``state``, and the state after them."""
-    with unrounded(x.device):
-        wide_x, B, C = widened(x, B, C)
-        A, delta = -wide(log_A).exp(), F.softplus(wide(steps))
-        size = (SPAN if on_cpu(x) else 256 * SPAN) // max(1, state.numel())
-        parts = []
-        pieces = (part.split(max(1, size), dim=1) for part in (wide_x, delta, B, C))
-        for each in zip(*pieces, strict=True):
-            out, state = _again(_span, *each, A, state, options)
-            parts.append(out)
-        return (torch.cat(parts, dim=1) + wide(skip) * wide_x).to(x.dtype), state
-
-
-def _again(function: Callable[..., Any], *given: Any) -> Any:
-    """``function`` without what its backward pass needs, which is computed again there."""
-    if torch.compiler.is_compiling() or transformed() or not torch.is_grad_enabled():
-        return function(*given)
-    return checkpoint(function, *given, use_reentrant=False, preserve_rng_state=False)
-
-
-def _span(
-    x: Tensor, delta: Tensor, B: Tensor, C: Tensor, A: Tensor, state: Held, options: Selective
-) -> tuple[Tensor, Held]:
-    decay, drive = _coefficients(x, delta, A, B, options)
-    scan = _listed if plain() else _Scan.apply if torch.is_grad_enabled() else _scanned
-    h = scan(decay, drive, state)
-    return (h @ C[..., None])[..., 0], h[:, -1].clone()  # a view would keep all of them
-
-
-def _listed(decay: Tensor, drive: Tensor, state: Held) -> Tensor:
-    """All states (b, n, …), one after the other and none in the place of another."""
-    h = []
-    for fades, token in zip(decay.unbind(1), drive.unbind(1), strict=True):
-        state = torch.addcmul(token, fades, state)
-        h.append(state)
-    return torch.stack(h, dim=1)
-
-
-class _Scan(torch.autograd.Function):
-    """h_t = decay_t h_{t-1} + drive_t along axis 1, and backwards the same from the last."""
-
-    @staticmethod
-    def forward(ctx: Any, decay: Tensor, drive: Tensor, start: Tensor) -> Tensor:
-        h = _scanned(decay, drive.clone(), start)
-        ctx.save_for_backward(decay, start, h)
-        return h
-
-    @staticmethod
-    def backward(ctx: Any, d_h: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        refuse_second("the chunked form")
-        decay, start, h = ctx.saved_tensors
-        later = torch.cat((decay[:, 1:], torch.zeros_like(decay[:, :1])), dim=1)
-        d_drive = _scanned(later.flip(1), d_h.flip(1), torch.zeros_like(start)).flip(1)
-        before = torch.cat((start[:, None], h[:, :-1]), dim=1)
-        return d_drive * before, d_drive, decay[:, 0] * d_drive[:, 0]
-
-
-def _scanned(decay: Tensor, drive: Tensor, start: Tensor) -> Tensor:
-    """All states (b, n, …) in the place of ``drive``, k chunks of them at once."""
-    n, h = drive.shape[1], drive
-    room = TOGETHER if on_cpu(drive) else SPAN
-    k = max(1, min(room // max(1, start.numel()), math.isqrt(n)))
-    whole = n - n % k
-    chunks, decays = (x[:, :whole].unflatten(1, (k, whole // k)) for x in (h, decay))
-    if k > 1:
-        _together(chunks, decays, start)
-    else:
-        _stepped(chunks, decays, start[:, None])
-    _stepped(h[:, None, whole:], decay[:, None, whole:], h[:, None, whole - 1])
-    return h
-
-
-def _stepped(h: Tensor, decay: Tensor, state: Tensor) -> None:
-    """One token of each chunk after the other, in place of what drives them; axes (b, chunk,
-    token, …)."""
-    for token, fades in zip(h.unbind(2), decay.unbind(2), strict=True):
-        state = token.addcmul_(fades, state)
-
-
-def _together(h: Tensor, decay: Tensor, start: Tensor) -> None:
-    """Every chunk from zero, and then what came before it, times the decays since."""
-    _stepped(h, decay, torch.zeros_like(h[:, :, 0]))
-    since = decay.clone()
-    product, *rest = since.unbind(2)
-    for each in rest:
-        product = each.mul_(product)
-    before = []
-    for last, faded in zip(h[:, :, -1].unbind(1), since[:, :, -1].unbind(1), strict=True):
-        before.append(start)
-        start = torch.addcmul(last, faded, start)
-    h.addcmul_(since, torch.stack(before, dim=1)[:, :, None])
 
 
 FORMS: dict[str, Callable[..., Tensor]] = {"naive": naive, "chunked": chunked}
@@ -292,7 +160,7 @@ class GatedOutput(nn.Linear):
         return super().forward(y * F.silu(gate))
 
 
-class SelectiveScan(nn.Module):
+class SelectiveScan(Layer):
     """Mamba's block: (b, n, dim) → (b, n, dim), causal; zeros at padding.
 
     ``step`` decodes. Every channel of the scan is a head of width one for ``lens.mixing_matrix``;
@@ -349,7 +217,7 @@ class SelectiveScan(nn.Module):
         inputs, gate = self.into(x).chunk(2, dim=-1)
         begin = State(
             inputs.new_zeros(len(x), self.options.width - 1, inputs.shape[-1]),
-            nothing(inputs, self.log_A.expand(-1, self.options.state)),
+            initial_state(inputs, self.log_A.expand(-1, self.options.state)),
         )
         if state is None:
             state = begin
@@ -358,9 +226,6 @@ class SelectiveScan(nn.Module):
         out, scan = advance(*given, self.skip, state.scan, self.options)
         after = State(last_inputs(inputs, state.inputs), scan)
         return self.heads.output(out, gate), note("state", after)
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}, form={self.form!r}, {self.options}".removesuffix(", ")
 
 
 # ---- card
@@ -375,17 +240,10 @@ def _time(more: int, chosen: Selective) -> sympy.Expr:
 
 
 CARD = Card(
+    __doc__,
     name="selective_scan",
-    title="Mamba: selective state space",
     family="recurrence",
     role="mix",
-    paper=Paper(
-        "Gu, Dao",
-        "Mamba: Linear-Time Sequence Modeling with Selective State Spaces",
-        "COLM",
-        2024,
-        "2312.00752",
-    ),
     forms=FORMS,
     causal="always",
     because="its state holds what was read before",
@@ -394,12 +252,7 @@ CARD = Card(
     time={"naive": partial(_time, 0), "chunked": partial(_time, 3)},
     memory={"naive": 2 * n * (E * dim + N), "chunked": n * (E * dim * (N + 2) + 2 * N)},
     notes={"naive": ("state",), "chunked": ("state",)},
-    departures=(
-        "B is multiplied by the step, as in the released code; the printed rule is an option",
-        "padded tokens are skipped",
-    ),
     variants=({"rule": "zoh", "state": 3, "expand": 1}, {"width": 1, "decay": "scalar"}),
     build=SelectiveScan,
     aliases=("mamba", "s6"),
-    gives_up="All of the past goes through N numbers per channel; what was not kept is gone.",
 )

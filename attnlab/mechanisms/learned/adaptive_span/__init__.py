@@ -24,17 +24,22 @@ what the ``banded`` form computes: $2 h n S (d + e)$ FLOPs and h n S elements at
 The paper's letters: $S$ (longest span, ``max_span``), $R$ (``ramp``), $z$, $M$ heads (our h), $t$
 and $r$ (query and key; our i and j), $v$ of the dynamic span (our u).
 
-Departures. The released code counts the distance of the nearest key as 0, not as 1. It clamps a
-span to [0, S] after each update; here the clamp is in the layer, and lets a gradient pass unless it
-points further out. The paper adds learned embeddings of distances to the keys; here a rotation can
-be given.
+Departures.
+- distances are counted as the paper writes; the released code counts from 0. That is the distance
+  of the nearest key.
+- spans are clamped inside the layer; the released code clamps them after each update. The clamp to
+  [0, S] lets a gradient pass unless it points further out.
+- no embeddings of distances; a rotation can be given. The paper adds learned embeddings of
+  distances to the keys.
+- a query without keys, such as the first, gives zeros
+- no dropout on the weights
+
+Gives up. A head does not attend to tokens further back than its learned span.
 
 Sukhbaatar, Grave, Bojanowski, Joulin. Adaptive Attention Span in Transformers. ACL 2019,
 arXiv:1905.07799.
 """
 
-import math
-from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
@@ -46,13 +51,13 @@ from torch.utils.checkpoint import checkpoint
 
 from attnlab.core import patterns
 from attnlab.core.cache import KeyValueCache
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.derivatives import within
+from attnlab.core.forms import form
 from attnlab.core.heads import Heads, finite
-from attnlab.core.options import Options, Size
+from attnlab.core.options import Size
 from attnlab.core.positions import Rotation
-from attnlab.core.precision import wide
-from attnlab.core.probe import Notes, note
+from attnlab.core.probe import note
 from attnlab.core.shapes import (
     KeyPadding,
     Keys,
@@ -64,7 +69,13 @@ from attnlab.core.shapes import (
     Values,
     checked,
 )
-from attnlab.core.tracing import hidden
+from attnlab.mechanisms.learned.adaptive_span.blocks import powers, some_blocks
+from attnlab.mechanisms.learned.adaptive_span.spans import Span, noted, penalty
+
+__all__ = [
+    "AT_ONCE", "BLOCK", "CARD", "FORMS", "AdaptiveSpanAttention", "Span", "banded", "naive",
+    "penalty",
+]  # fmt: skip
 
 Spans = Float[Tensor, "h"] | Float[Tensor, "b h n"]
 """The span z of each head, or of each query in each head, in tokens."""
@@ -74,80 +85,10 @@ BLOCK = (32, 128)
 AT_ONCE = 1 << 22
 """From twice as many scores on, blocks are computed in parts."""
 
-# ---- helpers
-
-
-@dataclass(frozen=True, kw_only=True)
-class Span(Options):
-    """How far a span may reach, and how it fades.
-
-    ``max_span``      S, the longest span: keys further back are never attended to.
-    ``ramp``          R, the number of tokens over which a weight fades to zero.
-    ``include_self``  whether a token attends to itself, too.
-    """
-
-    max_span: Size = 1024
-    ramp: Size = 32
-    include_self: bool = False
-
-    def mask(self, distances: Tensor, span: Tensor) -> Tensor:
-        """m_z of distances i - j: between 0 and 1, and 0 beyond S and for keys not in the past."""
-        soft = ((self.ramp + span - distances) / self.ramp).clamp(0, 1)
-        return soft * ((distances >= 1 - self.include_self) & (distances <= self.max_span))
-
-    def reach(self, span: Tensor, m: int) -> int:
-        """The largest distance of m positions that any span reaches; that of S where spans cannot
-        be looked at."""
-        longest = max(1, min(self.max_span, m - 1))
-        if hidden(span) or not span.numel():
-            return longest
-        far = float(span.detach().max()) + self.ramp
-        return max(1, math.ceil(far) - 1) if far < longest else longest
-
-
-def penalty(notes: Notes) -> Tensor:
-    """The mean span of a layer's heads (and real tokens), summed over all recorded layers.
-
-        with attnlab.core.probe.record() as notes:
-            loss = loss_of(model(x)) + price * penalty(notes)
-
-    ``price`` is the paper's λ, the loss that one token of span costs.
-    """
-    spans = zip(notes["span"], notes["real"], strict=True)
-    return torch.stack([_mean(span, real) for span, real in spans]).sum()
-
-
-def _mean(span: Tensor, real: Tensor) -> Tensor:
-    """Over heads (h,), or over heads and real tokens (b, h, n)."""
-    if span.ndim == 1:
-        return span.mean()
-    return (span * real).sum() / real.expand_as(span).sum().clamp(min=1)
-
-
-def _noted(span: Tensor, n: int, padding: Tensor | None) -> Tensor:
-    """The span, noted beside which of the n queries are real tokens (b or 1, 1, n)."""
-    every = span.new_ones(1, 1, n, dtype=torch.bool)
-    note("real", every if padding is None else padding[:, None, padding.shape[1] - n :])
-    return note("span", span)
-
-
-def _powers(scores: Tensor) -> Tensor:
-    """e^s in units of the largest of a row; zeros where all s are −∞."""
-    largest = scores.detach().amax(-1, keepdim=True)
-    return torch.exp(scores - largest.masked_fill(largest == -torch.inf, 0))
-
-
-def _weights(scores: Tensor, mask: Tensor) -> Tensor:
-    """m e^s over its sum; zeros where all m are 0."""
-    powers = mask * _powers(scores.masked_fill(mask <= 0, -torch.inf))
-    total = powers.sum(-1, keepdim=True)
-    return powers / (total + (total == 0))
-
-
 # ---- naive
 
 
-@checked
+@form
 def naive(
     q: Queries, k: Keys, v: Values, span: Spans, *,
     padding: KeyPadding = None, options: Span = Span(),
@@ -155,22 +96,29 @@ def naive(
     """The equation, dense. The queries are the last n of m positions."""
     n, m = q.shape[-2], k.shape[-2]
     at = torch.arange(m, device=q.device)
-    mask = options.mask(at[m - n :, None] - at, _of_queries(_noted(span, n, padding)))
+    mask = options.mask(at[m - n :, None] - at, _of_queries(noted(span, n, padding)))
     if padding is not None:
         mask = mask * padding[:, None, None]
-    scores = note("scores", wide(q) @ wide(k).mT * q.shape[-1] ** -0.5)
-    return (note("weights", _weights(scores, mask)) @ wide(v)).to(v.dtype)
+    scores = note("scores", q @ k.mT * q.shape[-1] ** -0.5)
+    return note("weights", _weights(scores, mask)) @ v
+
+
+def _weights(scores: Tensor, mask: Tensor) -> Tensor:
+    """m e^s over its sum; zeros where all m are 0."""
+    faded = mask * powers(scores.masked_fill(mask <= 0, -torch.inf))
+    total = faded.sum(-1, keepdim=True)
+    return faded / (total + (total == 0))
 
 
 def _of_queries(span: Tensor) -> Tensor:
     """(h, 1, 1) or (b, h, n, 1)."""
-    return wide(span)[:, None, None] if span.ndim == 1 else wide(span)[..., None]
+    return span[:, None, None] if span.ndim == 1 else span[..., None]
 
 
 # ---- banded
 
 
-@checked
+@form(autocast=True)
 def banded(
     q: Queries, k: Keys, v: Values, span: Spans, *,
     padding: KeyPadding = None, options: Span = Span(),
@@ -182,7 +130,7 @@ def banded(
     one part alone are held at once.
     """
     n, m = q.shape[-2], k.shape[-2]
-    reach = options.reach(_noted(span, n, padding), m)
+    reach = options.reach(noted(span, n, padding), m)
     c = min(n, max(BLOCK[0], min(BLOCK[1], reach // 2)))
     parts = max(1, q[..., 0].numel() * (c + reach) // AT_ONCE)
     rows = -(-n // (parts * c)) * c
@@ -200,31 +148,14 @@ def banded(
     z = _of_queries(span)
     spans = [z] * parts if span.ndim == 1 else of_queries(z)
     given = (
-        of_queries(wide(q) * q.shape[-1] ** -0.5), of_keys(wide(k)),
-        of_keys(F.pad(wide(v), (0, 1), value=1)), spans, of_keys(real[:, None, :, None]),
+        of_queries(q * q.shape[-1] ** -0.5), of_keys(k),
+        of_keys(F.pad(v, (0, 1), value=1)), spans, of_keys(real[:, None, :, None]),
     )  # fmt: skip
-    part = partial(_part, c=c, options=options)
+    part = partial(some_blocks, c=c, options=options)
     if parts > 1:
         part = partial(checkpoint, part, use_reentrant=False, preserve_rng_state=False)
     out = torch.cat([part(*each) for each in zip(*given, strict=True)], dim=-2)
-    return out[:, :, :n].to(v.dtype)
-
-
-def _part(
-    q: Tensor, k: Tensor, v: Tensor, span: Tensor, real: Tensor, *, c: int, options: Span
-) -> Tensor:
-    """Some blocks of c queries; the last column of v is 1, for the sum of weights."""
-    reach = k.shape[-2] - q.shape[-2]
-    queries = q.unflatten(-2, (-1, c))
-    keys, values, seen = (x.unfold(-2, c + reach, c).mT for x in (k, v, real))
-    distances = torch.arange(c, device=q.device)[:, None] + reach
-    distances = distances - torch.arange(c + reach, device=q.device)
-    mask = options.mask(distances, span.unflatten(-2, (-1, c if span.shape[-2] > 1 else 1)))
-    scores = (queries @ keys.mT).masked_fill(mask <= 0, -torch.inf)
-    scores = scores.masked_fill(~seen.mT, -torch.inf)  # nor any key before the first
-    sums = (mask * _powers(scores)) @ values
-    total = sums[..., -1:]
-    return (sums[..., :-1] / (total + (total == 0))).flatten(2, 3)
+    return out[:, :, :n]
 
 
 FORMS = {"naive": naive, "banded": banded}
@@ -306,17 +237,10 @@ class AdaptiveSpanAttention(nn.Module):
 h, n, m, d, e, s = letters("h n m d e s")
 
 CARD = Card(
+    __doc__,
     name="adaptive_span",
-    title="Adaptive attention span",
     family="learned",
     role="attend",
-    paper=Paper(
-        "Sukhbaatar, Grave, Bojanowski, Joulin",
-        "Adaptive Attention Span in Transformers",
-        "ACL",
-        2019,
-        "1905.07799",
-    ),
     forms=FORMS,
     causal="always",
     because="a span is a distance back into the past",
@@ -325,19 +249,11 @@ CARD = Card(
     time={"naive": 2 * h * n * m * (d + e), "banded": h * n * (3 * s + 64) * (d + e + 1)},
     memory={"naive": h * n * m, "banded": h * n * (3 * s / 2 + 32)},
     notes={"naive": ("span", "real", "scores", "weights"), "banded": ("span", "real")},
-    departures=(
-        "distances are counted as the paper writes; the released code counts from 0",
-        "spans are clamped inside the layer; the released code clamps them after each update",
-        "no embeddings of distances; a rotation can be given",
-        "a query without keys, such as the first, gives zeros",
-        "no dropout on the weights",
-    ),
     variants=(
         {"max_span": 5, "ramp": 2, "start": 3.0},
         {"max_span": 40, "ramp": 3, "dynamic": True, "include_self": True},
     ),
     build=AdaptiveSpanAttention,
     aliases=("adaptive_attention_span",),
-    gives_up="A head does not attend to tokens further back than its learned span.",
     small={"max_span": 12, "ramp": 6, "start": 4.0},
 )

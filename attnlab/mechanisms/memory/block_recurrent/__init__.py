@@ -44,31 +44,37 @@ The paper's letters: W is our c, S is r, $E$ and $C$ are tokens and states.
 Common mistakes: tokens that read the state of their own block, which sees their future; a norm
 between the gates, by which a frozen state changes; residual connections beside the gate.
 
-Departures. The layer is the mixing part; the feed-forward network of tokens is the model's, that
-of states (single and dual) is here. Nothing is attended to before the first token; the authors'
-code has zero keys there that take part in the softmax. A query attends to itself, to c keys in all;
-``itself=False`` gives their c tokens before it. Positions are added at the embedding, in place of
-a T5 bias. Scales start at √d, and biases of fixed gates at 1, where both gates are the same. z has
-no tanh with the LSTM gate except in "single", as in their code.
+Readings. z has no tanh with the LSTM gate except in "single", as in the authors' code.
+
+Departures.
+- the mixing part alone: the feed-forward network of tokens is the model's. That of states (single
+  and dual) is here.
+- nothing is attended to before the first token, where the authors' code has zero keys. These take
+  part in its softmax.
+- a query attends to itself unless itself=False. It attends to c keys in all; ``itself=False`` gives
+  the c tokens before it, as in the authors' code.
+- positions are added at the embedding, in place of a T5 bias
+- scales start at √d and biases of fixed gates at 1. With such biases both gates are the same.
+
+Gives up. What is more than a block back must fit into a few state vectors.
 
 Hutchins, Schlag, Wu, Dyer, Neyshabur. Block-Recurrent Transformers. NeurIPS 2022,
 arXiv:2203.07852, section 3.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from attnlab.core.card import Card, Paper, letters
-from attnlab.core.carried import check_carried, read_on, still_seen
+from attnlab.core.card import Card, letters
+from attnlab.core.carried import read_on, still_seen
 from attnlab.core.heads import Heads
-from attnlab.core.options import Options, Size
-from attnlab.core.precision import unrounded, wide, widely
+from attnlab.core.layer import Layer
+from attnlab.core.options import Size
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
     NewTokens,
@@ -78,88 +84,16 @@ from attnlab.core.shapes import (
     Tokens,
     checked,
 )
-from attnlab.core.softmax import masked_softmax
+from attnlab.mechanisms.memory.block_recurrent.blocks import Block, Blocks, States, unit
+from attnlab.mechanisms.memory.block_recurrent.state import BlockState, checked_state
+from attnlab.mechanisms.memory.block_recurrent.updates import EPS, Gate, StateUpdate
 
-States = Float[Tensor, "r dim"]
+__all__ = [
+    "CARD", "EPS", "FORMS", "OF_STATES", "Block", "BlockRecurrent", "BlockState", "Blocks",
+    "Gate", "StateUpdate", "chunked", "naive", "unit",
+]  # fmt: skip
+
 BothOutputs = Float[Tensor, "b hh n e"]  # of h heads to tokens, then of h heads to states
-EPS = 2**-23
-"""What a mean square of states is increased by: one number, whatever they are computed in."""
-
-# ---- helpers
-
-
-@dataclass(frozen=True, kw_only=True)
-class Blocks(Options):
-    """The lengths: by default those for one sentence (the paper has 512 and 512).
-
-    ``block``   how many tokens are read by one step of the recurrence.
-    ``states``  how many state vectors there are.
-    ``itself``  whether the window of a query ends with the query itself, or before it.
-    """
-
-    block: Size = 6
-    states: Size = 4
-    itself: bool = True
-
-    def sees(self, i: Tensor, j: Tensor) -> Tensor:
-        """Which keys j are in the window of the queries i: c of them."""
-        back = i - j
-        low = 0 if self.itself else 1
-        return (back >= low) & (back < low + self.block)
-
-
-def unit(x: Tensor) -> Tensor:
-    """Queries or keys as they are compared; half precisions become float32."""
-    return F.normalize(wide(x), dim=-1)
-
-
-def _weights(q: Tensor, k: Tensor, scale: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Of unit queries and keys, with a scale for each head."""
-    return masked_softmax((q @ k.mT) * wide(scale).abs()[:, None, None], mask)
-
-
-Known = tuple[Tensor, Tensor, Tensor, Tensor]
-
-
-class Block(NamedTuple):
-    """What is the same for all blocks: the learned parts. Queries and keys of tokens are given to
-    its methods with unit length."""
-
-    ids: States
-    gain: Float[Tensor, "dim"]
-    of_states: Float[Tensor, "4 h d dim"]
-    scale: Float[Tensor, "4 h"]
-    cell: nn.Module | None
-
-    def read(
-        self, q: Tensor, cross_q: Tensor, k: Tensor, v: Tensor, known: Known, mask: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """The output of tokens (b, 2h, t, d), and their weights over the keys."""
-        _, _, state_k, state_v = known
-        with unrounded(q.device):
-            weights = _weights(q, k, self.scale[0], mask)
-            crossed = note("cross_weights", _weights(cross_q, state_k, self.scale[1]))
-            return torch.cat((weights @ wide(v), crossed @ state_v), dim=1), weights
-
-    def advanced(self, k: Tensor, v: Tensor, s: Tensor, known: Known, mask: Tensor) -> Tensor:
-        """The states (b, r, dim) after they have read the keys of the window under ``mask``."""
-        if self.cell is None:
-            return s
-        q, cross_q, state_k, state_v = known
-        with unrounded(s.device):
-            own = _weights(q, state_k, self.scale[2]) @ state_v
-            read = note("state_weights", _weights(cross_q, k, self.scale[3], mask)) @ wide(v)
-            a = torch.cat((own, read), dim=1).transpose(1, 2).flatten(2)
-            changed: Tensor = widely(self.cell, s, a)
-        return changed
-
-    def known(self, s: Tensor) -> Known:
-        """Of the states: both queries, keys and values (b, h, r, d)."""
-        with unrounded(s.device):
-            named = F.rms_norm(s, self.gain.shape, wide(self.gain), EPS) + wide(self.ids)
-            q, cross_q, k, v = torch.einsum("brm,fhdm->fbhrd", named, wide(self.of_states))
-        return unit(q), unit(cross_q), unit(k), v
-
 
 # ---- naive
 
@@ -207,7 +141,7 @@ def _in_blocks(
     (b, _, n, _), c = q.shape, options.block
     there = torch.ones(b, n, dtype=torch.bool, device=q.device) if padding is None else padding
     at = torch.arange(n, device=q.device)
-    s = wide(start).expand(b, -1, -1)
+    s = upcast(start).expand(b, -1, -1)
     states, out, maps = [s], [], []
     for first in range(0, n, c):
         end = min(n, first + c)
@@ -234,64 +168,7 @@ FORMS: dict[str, Callable[..., Tensor]] = {"naive": naive, "chunked": chunked}
 # ---- module
 
 
-class Gate(nn.Module):
-    """From the old states s, the new z and what z was made of, h: the next states."""
-
-    def __init__(self, dim: int, width: int, kind: str) -> None:
-        super().__init__()
-        self.bias = nn.Parameter(torch.ones(dim)) if kind == "fixed" else None
-        self.forget, self.take = (
-            None if kind == "fixed" else nn.Linear(width, dim) for _ in range(2)
-        )
-
-    def forward(self, s: Tensor, z: Tensor, h: Tensor) -> Tensor:
-        if self.forget is None or self.take is None:
-            g = torch.sigmoid(self.bias)  # type: ignore[arg-type]
-            return s * g + z * (1 - g)
-        return s * torch.sigmoid(self.forget(h) + 1) + z * torch.sigmoid(self.take(h) - 1)
-
-
-class StateUpdate(nn.Module):
-    """The horizontal direction after its attention: one of three ways, with one or two gates."""
-
-    def __init__(self, dim: int, kind: str, gate: str) -> None:
-        super().__init__()
-        self.kind = kind
-        self.output = None if kind == "single" else nn.Linear(2 * dim, dim, bias=False)
-        self.gate = Gate(dim, 4 * dim if kind == "single" else 2 * dim, gate)
-        if kind == "skip":
-            return
-        self.up = nn.Linear(2 * dim if kind == "single" else dim, 4 * dim, bias=False)
-        self.down = nn.Linear(4 * dim, dim, bias=False)
-        if kind == "dual":
-            self.norm, self.second = nn.RMSNorm(dim, EPS), Gate(dim, 4 * dim, gate)
-
-    def forward(self, s: Tensor, a: Tensor) -> Tensor:
-        if self.output is None:
-            hidden = torch.relu(self.up(a))
-            changed: Tensor = self.gate(s, torch.tanh(self.down(hidden)), hidden)
-            return changed
-        s = self.gate(s, self.output(a), a)
-        if self.kind == "skip":
-            return s
-        hidden = torch.relu(self.up(self.norm(s)))
-        found: Tensor = self.second(s, self.down(hidden), hidden)
-        return found
-
-
-class BlockState(NamedTuple):
-    """What is kept of all that was read: keys and values of up to two blocks, and the states."""
-
-    keys: Float[Tensor, "b h m d"]
-    """Of unit length: of the block before, and of the present one so far."""
-    values: Float[Tensor, "b h m d"]
-    states: Float[Tensor, "b r dim"]
-    """After the last whole block; in float32 at least, as a long sum in half precision stalls."""
-    seen: Bool[Tensor, "b m"]
-    """Which keys are of the present document."""
-
-
-class BlockRecurrent(nn.Module):
+class BlockRecurrent(Layer):
     """Sliding-window attention beside a recurrent state, causal: (b, n, dim) → (b, n, dim).
 
     ``forward`` reads documents from their beginning, ``step`` reads on. With the update "skip"
@@ -334,7 +211,10 @@ class BlockRecurrent(nn.Module):
     def step(self, x: NewTokens, state: BlockState | None = None) -> tuple[NewTokens, BlockState]:
         """The next t tokens given the state of all before them (None at the beginning)."""
         self.tokens.fits(x, "x")
-        state, c = self._checked(state, x), self.options.block
+        state, c = (
+            checked_state(state, x, self.start, self.tokens, self.options),
+            self.options.block,
+        )
         out, state = read_on(self._read, x, state, c - state.keys.shape[2] % c, c)
         return self.tokens.merge(out), state
 
@@ -358,30 +238,8 @@ class BlockRecurrent(nn.Module):
         """The state after the end of a document in those sequences where ``ended`` is True: later
         tokens find the states of the beginning, and attend to nothing of what was read so far."""
         seen = still_seen(state.seen, ended)
-        states = torch.where(ended[:, None, None], wide(self.start), state.states)
+        states = torch.where(ended[:, None, None], upcast(self.start), state.states)
         return state._replace(states=states, seen=seen)
-
-    def _checked(self, state: BlockState | None, x: Tensor) -> BlockState:
-        h, d = self.tokens.kv_heads, self.tokens.head_dim
-        if state is None:
-            nothing = x.new_zeros(len(x), h, 0, d)
-            states = wide(self.start).expand(len(x), -1, -1)
-            return BlockState(wide(nothing), nothing, states, nothing[:, 0, :, 0].bool())
-        of_states = (self.options.states, self.tokens.dim)
-        wider = {"keys": (state.keys, (h, None, d)), "states": (state.states, of_states)}
-        check_carried(wider, len(x), wide(x))
-        m = state.keys.shape[2]
-        others = {"values": (state.values, (h, m, d)), "seen": (state.seen, (m,))}
-        check_carried(others, len(x), x)
-        if m >= 2 * self.options.block:
-            raise ValueError(
-                f"the state holds {m} keys, but this layer keeps less than two blocks of "
-                f"{self.options.block}: it is another layer's state; start with state=None"
-            )
-        return state
-
-    def extra_repr(self) -> str:
-        return f"{self.options}, form={self.form!r}".removeprefix(", ")
 
 
 # ---- card
@@ -390,17 +248,10 @@ h, n, m, d, dim, c, r = letters("h n m d dim c r")
 OF_STATES = 4 * h * r * d * (2 * dim + r) / c * n  # their projections, and among each other
 
 CARD = Card(
+    __doc__,
     name="block_recurrent",
-    title="Block-Recurrent Transformer",
     family="memory",
     role="attend",
-    paper=Paper(
-        "Hutchins, Schlag, Wu, Dyer, Neyshabur",
-        "Block-Recurrent Transformers",
-        "NeurIPS",
-        2022,
-        "2203.07852",
-    ),
     forms=FORMS,
     causal="always",
     because="its states hold what was read before",
@@ -418,19 +269,11 @@ CARD = Card(
         "naive": ("cross_weights", "weights", "states"),
         "chunked": ("cross_weights", "states"),
     },
-    departures=(
-        "the mixing part alone: the feed-forward network of tokens is the model's",
-        "nothing is attended to before the first token, where the authors' code has zero keys",
-        "a query attends to itself unless itself=False",
-        "positions are added at the embedding, in place of a T5 bias",
-        "scales start at √d and biases of fixed gates at 1",
-    ),
     variants=(
         {"block": 3, "states": 2, "update": "dual"},
         {"block": 4, "states": 3, "update": "single", "gate": "lstm", "itself": False},
     ),
     build=BlockRecurrent,
     aliases=("block_recurrent_transformer",),
-    gives_up="What is more than a block back must fit into a few state vectors.",
     small={"block": 8, "states": 4},
 )

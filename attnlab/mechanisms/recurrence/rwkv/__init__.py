@@ -34,9 +34,13 @@ Common mistakes: a decay at the token before the newest (the exponent there is k
 a decay at the newest token; a running maximum that is forgotten between two chunks; a gradient
 through the maximum (it cancels, so it is left out).
 
-Departures. Initial values are those that the released code gives to the first of many layers: decay
-and shift from slow and old in the first channel to fast and new in the last. Padded tokens are
-skipped: neither the decay nor the shift counts them.
+Departures.
+- initial values are those of the first layer, in every layer. The released code gives them to the
+  first of many layers: decay and shift from slow and old in the first channel to fast and new in
+  the last.
+- padded tokens are skipped. Neither the decay nor the shift counts them.
+
+Gives up. No query: how much a token counts does not depend on who reads it.
 
 Peng et al. RWKV: Reinventing RNNs for the Transformer Era. Findings of EMNLP 2023,
 arXiv:2305.13048, section 3; running maximum: appendix D.
@@ -49,129 +53,107 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from attnlab.core.card import Card, Paper, letters
+from attnlab.core.card import Card, letters
 from attnlab.core.carried import emptied
+from attnlab.core.forms import form, upcasting
 from attnlab.core.heads import Heads, fits
 from attnlab.core.options import Size
-from attnlab.core.precision import unrounded, wide
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.recurrence import check_state, skipping_padding
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
+from attnlab.mechanisms.recurrence.rwkv.channel_mixing import (
+    ChannelMixing,
+    PerChannel,
+    shifted,
+    token_before,
+)
+from attnlab.mechanisms.recurrence.rwkv.sums import Sums, added, faded, read_in, steps
 
-PerChannel = Float[Tensor, "dim"]
+__all__ = [
+    "CARD", "CHUNK", "FORMS", "RWKV", "ChannelMixing", "State", "Sums", "advance", "chunked",
+    "initial_state", "naive", "recurrent",
+]  # fmt: skip
+
 CHUNK = 64
-
-
-class Sums(NamedTuple):
-    """The past of every channel: both sums divided by e to the power of ``largest``."""
-
-    values: Float[Tensor, "... dim"]  # Σ_j e^{k_j - (i - 1 - j) w} v_j
-    weights: Float[Tensor, "... dim"]  # the same without v
-    largest: Float[Tensor, "... dim"]  # the largest exponent; -inf before the first token
-
-
-def _rate(decay: PerChannel) -> PerChannel:
-    """w = e^decay; at most e^80, where nothing is left after one token, as e^89 is infinite in
-    float32 and 0 · ∞ is NaN."""
-    return wide(decay).clamp(max=80).exp()
 
 
 # ---- naive
 
 
-@checked
+@form
 def naive(k: Tokens, v: Tokens, decay: PerChannel, bonus: PerChannel) -> Tokens:
     """The weights of each channel, (b, dim, n, n), as a softmax of their exponents (section 3).
 
     ``decay`` is log w, as the released code has it: w is positive whatever is learned.
     """
-    with unrounded(v.device):
-        keys, w, u = wide(k).mT, _rate(decay)[:, None, None], wide(bonus)[:, None]
-        i = torch.arange(k.shape[1], device=k.device)
-        past = keys[:, :, None] - (i[:, None] - 1 - i).clamp(min=0) * w
-        exponents = torch.where(i == i[:, None], (keys + u)[:, :, None], past)
-        exponents = exponents.masked_fill(i > i[:, None], -torch.inf)
-        weights = note("weights", exponents.softmax(dim=-1))
-        return torch.einsum("bdij,bjd->bid", weights, wide(v)).to(v.dtype)
+    keys, w, u = k.mT, _rate(decay)[:, None, None], bonus[:, None]
+    i = torch.arange(k.shape[1], device=k.device)
+    past = keys[:, :, None] - (i[:, None] - 1 - i).clamp(min=0) * w
+    exponents = torch.where(i == i[:, None], (keys + u)[:, :, None], past)
+    exponents = exponents.masked_fill(i > i[:, None], -torch.inf)
+    weights = note("weights", exponents.softmax(dim=-1))
+    return torch.einsum("bdij,bjd->bid", weights, v)
+
+
+def _rate(decay: PerChannel) -> PerChannel:
+    """w = e^decay; at most e^80, where nothing is left after one token, as e^89 is infinite in
+    float32 and 0 · ∞ is NaN."""
+    return decay.clamp(max=80).exp()
 
 
 # ---- recurrent
 
 
-@checked
+@form
 def recurrent(k: Tokens, v: Tokens, decay: PerChannel, bonus: PerChannel) -> Tokens:
     """The two sums, token by token (appendix D)."""
-    out, sums = _steps(nothing(k), wide(k), wide(v), _rate(decay), wide(bonus))
+    out, sums = steps(initial_state(k), k, v, _rate(decay), bonus)
     note("state", sums)
-    return out.to(v.dtype)
+    return out
 
 
-def nothing(k: Float[Tensor, "... n dim"]) -> Sums:
+def initial_state(k: Float[Tensor, "... n dim"]) -> Sums:
     """The sums before the first token."""
-    zeros = wide(k).new_zeros(*k.shape[:-2], k.shape[-1])
+    zeros = upcast(k).new_zeros(*k.shape[:-2], k.shape[-1])
     return Sums(zeros, zeros, torch.full_like(zeros, -torch.inf))
-
-
-def _steps(sums: Sums, k: Tensor, v: Tensor, w: Tensor, u: Tensor) -> tuple[Tensor, Sums]:
-    """The outputs of tokens (…, t, dim) after those of ``sums``, and the sums after them."""
-    out = []
-    for key, value in zip(k.unbind(-2), v.unbind(-2), strict=True):
-        new = _added(sums, Sums(value, torch.ones_like(value), key + u))
-        out.append(new.values / new.weights)
-        sums = _read_in(sums, key, value, w)
-    return torch.stack(out, dim=-2), sums
-
-
-def _read_in(sums: Sums, key: Tensor, value: Tensor, w: Tensor) -> Sums:
-    return _added(_faded(sums, w), Sums(value, torch.ones_like(value), key))
-
-
-def _faded(sums: Sums, w: Tensor) -> Sums:
-    return sums._replace(largest=sums.largest - w)
-
-
-def _added(one: Sums, other: Sums) -> Sums:
-    """The sums of both. No gradient passes through the maximum, which cancels in every output."""
-    largest = torch.maximum(one.largest, other.largest).detach()
-    first, second = (one.largest - largest).exp(), (other.largest - largest).exp()
-    values = first * one.values + second * other.values
-    return Sums(values, first * one.weights + second * other.weights, largest)
 
 
 # ---- chunked
 
 
-@checked
+@form
 def chunked(
     k: Tokens, v: Tokens, decay: PerChannel, bonus: PerChannel, *, chunk: Size = CHUNK
 ) -> Tokens:
     """All chunks at once, from the sums before each of them."""
-    out, sums = advance(nothing(k), k, v, decay, bonus, chunk)
+    out, sums = advance(k, v, initial_state(k), decay, bonus, chunk)
     note("state", sums)
     return out
 
 
+@upcasting
 def advance(
-    past: Sums, k: Tokens, v: Tokens, decay: PerChannel, bonus: PerChannel, chunk: int
+    k: Tokens, v: Tokens, past: Sums, decay: PerChannel, bonus: PerChannel, chunk: int
 ) -> tuple[Tokens, Sums]:
     """The outputs of the next tokens after those of ``past``, and the sums after them."""
     c = min(chunk, math.isqrt(k.shape[1]))
     whole = k.shape[1] - k.shape[1] % c
-    w, u = _rate(decay), wide(bonus)
-    keys, values = (wide(x)[:, :whole].unflatten(1, (-1, c)) for x in (k, v))
-    alone = nothing(keys)
+    w, u = _rate(decay), bonus
+    keys, values = (x[:, :whole].unflatten(1, (-1, c)) for x in (k, v))
+    alone = initial_state(keys)
     for key, value in zip(keys.unbind(2), values.unbind(2), strict=True):
-        alone = _read_in(alone, key, value, w)
+        alone = read_in(alone, key, value, w)
     before = []
     for i in range(whole // c):
         before.append(past)
-        past = _added(_faded(past, c * w), Sums(*(x[:, i] for x in alone)))
+        past = added(faded(past, c * w), Sums(*(x[:, i] for x in alone)))
     starts = Sums(*(torch.stack(x, dim=1) for x in zip(*before, strict=True)))
-    out, _ = _steps(starts, keys, values, w, u)
+    out, _ = steps(starts, keys, values, w, u)
     if whole == k.shape[1]:
-        return out.flatten(1, 2).to(v.dtype), past
-    last, past = _steps(past, wide(k)[:, whole:], wide(v)[:, whole:], w, u)
-    return torch.cat((out.flatten(1, 2), last), dim=1).to(v.dtype), past
+        return out.flatten(1, 2), past
+    last, past = steps(past, k[:, whole:], v[:, whole:], w, u)
+    return torch.cat((out.flatten(1, 2), last), dim=1), past
 
 
 FORMS = {"naive": naive, "recurrent": recurrent, "chunked": chunked}
@@ -226,70 +208,27 @@ class RWKV(nn.Module):
         return self.heads.output(gate * out)
 
     def _projected(self, x: Tokens, last: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        before = _before(x, last)
-        gate = torch.sigmoid(self.receptance(_shifted(x, before, self.shift_receptance)))
-        k = self.key(_shifted(x, before, self.shift_key))
-        v = self.heads.value(_shifted(x, before, self.shift_value))
+        before = token_before(x, last)
+        gate = torch.sigmoid(self.receptance(shifted(x, before, self.shift_receptance)))
+        k = self.key(shifted(x, before, self.shift_key))
+        v = self.heads.value(shifted(x, before, self.shift_value))
         return note("gate", gate), k, v
 
     @checked
     def step(self, x: NewTokens, state: State | None = None) -> tuple[NewTokens, State]:
         """The next t tokens given the state of all before them (None at the beginning)."""
         fits(x, "x", self.dim, self.key.weight)
-        begin = State(torch.zeros_like(x[:, 0]), *nothing(x))
+        begin = State(torch.zeros_like(x[:, 0]), *initial_state(x))
         if state is None:
             state = begin
         check_state(state, begin)
         gate, k, v = self._projected(x, state.token)
         past = Sums(*state[1:])
-        out, sums = advance(past, k, v, self.decay, self.bonus, self.chunk)
+        out, sums = advance(k, v, past, self.decay, self.bonus, self.chunk)
         return self.heads.output(gate * out), note("state", State(x[:, -1].clone(), *sums))
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}, form={self.form!r}, chunk={self.chunk}"
-
-
-class ChannelMixing(nn.Module):
-    """The paper's feed-forward layer: (b, n, dim) → (b, n, dim); zeros at padding.
-
-    ``hidden`` is 4 · dim unless given. Its state is the last token, (b, dim).
-    """
-
-    @checked
-    def __init__(self, dim: Size, *, hidden: Size | None = None) -> None:
-        super().__init__()
-        hidden = 4 * dim if hidden is None else hidden
-        self.dim = dim
-        self.key = nn.Linear(dim, hidden, bias=False)
-        self.receptance = nn.Linear(dim, dim, bias=False)
-        self.value = nn.Linear(hidden, dim, bias=False)
-        self.shift_key, self.shift_receptance = (
-            nn.Parameter(torch.arange(dim) / dim) for _ in range(2)
-        )
-
-    @checked
-    def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
-        return skipping_padding(lambda real: self.step(real)[0], x, padding)
-
-    @checked
-    def step(
-        self, x: NewTokens, state: Float[Tensor, "b dim"] | None = None
-    ) -> tuple[NewTokens, Float[Tensor, "b dim"]]:
-        """The next t tokens given the one before them (None at the beginning)."""
-        fits(x, "x", self.dim, self.key.weight)
-        before = _before(x, torch.zeros_like(x[:, 0]) if state is None else state)
-        gate = torch.sigmoid(self.receptance(_shifted(x, before, self.shift_receptance)))
-        k = self.key(_shifted(x, before, self.shift_key)).relu() ** 2
-        return gate * self.value(k), x[:, -1].clone()  # a view would keep all
-
-
-def _before(x: Tokens, last: Float[Tensor, "b dim"]) -> Tokens:
-    """The token before each; ``last`` before the first."""
-    return torch.cat((last[:, None], x[:, :-1]), dim=1)
-
-
-def _shifted(x: Tokens, before: Tokens, mu: PerChannel) -> Tokens:
-    return mu * x + (1 - mu) * before
 
 
 # ---- card
@@ -297,29 +236,17 @@ def _shifted(x: Tokens, before: Tokens, mu: PerChannel) -> Tokens:
 n, dim = letters("n dim")
 
 CARD = Card(
+    __doc__,
     name="rwkv",
-    title="RWKV-4",
     family="recurrence",
     role="mix",
-    paper=Paper(
-        "Peng et al.",
-        "RWKV: Reinventing RNNs for the Transformer Era",
-        "Findings of EMNLP",
-        2023,
-        "2305.13048",
-    ),
     forms=FORMS,
     causal="always",
     because="its sums hold what was read before",
     time={"naive": 2 * n**2 * dim, "recurrent": 28 * n * dim, "chunked": 42 * n * dim},
     memory={"naive": n**2 * dim, "recurrent": n * dim, "chunked": n * dim},
     notes={"naive": ("weights",), "recurrent": ("state",), "chunked": ("state",)},
-    departures=(
-        "initial values are those of the first layer, in every layer",
-        "padded tokens are skipped",
-    ),
     variants=({"chunk": 3},),
     build=RWKV,
     aliases=("rwkv4", "wkv"),
-    gives_up="No query: how much a token counts does not depend on who reads it.",
 )

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attnlab.mechanisms.recurrence.brc import BRC, FORMS
+from attnlab.mechanisms.recurrence.bistable import BRC, FORMS
 from tests.mechanisms.recurrence.recurrences import PROMISES
 
 EVERY = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)

@@ -1,0 +1,19 @@
+"""How many tokens a cluster takes and how many pairs are compared, for the costs."""
+
+import sympy
+
+from attnlab.core.card import letters
+from attnlab.mechanisms.learned.routing_transformer.clusters import Clusters
+
+n, k, w = letters("n k w")
+
+
+def taken_by_each(chosen: Clusters) -> sympy.Expr:
+    """w, or n / k where no window is given."""
+    return n / k if chosen.window is None else w
+
+
+def compared(chosen: Clusters, causal: bool) -> sympy.Expr:
+    """Those that are compared: all of a cluster; causal, each token with two chunks, masked."""
+    each = taken_by_each(chosen)
+    return 2 * n * each if causal else k * each**2
