@@ -13,7 +13,6 @@ with a ``torch.Generator`` of your own meanwhile.
 import copy
 import threading
 from collections.abc import Mapping
-from collections.abc import Mapping
 from typing import Any
 
 import ipywidgets as widgets
