@@ -31,6 +31,7 @@ _MODULES = {
     "mechanisms.recurrence.brc": "attnlab.mechanisms.recurrence.bistable",
     "mechanisms.recurrence.nbrc": "attnlab.mechanisms.recurrence.bistable",
     "mechanisms.spectral": "attnlab.mechanisms.convolution or attnlab.mechanisms.recurrence",
+    "models.reversible": "attnlab.architecture.depth.reversible",
     "readme": "tools.readme",
 }
 _WIDGETS = {

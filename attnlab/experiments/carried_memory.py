@@ -34,11 +34,11 @@ from torch.nn import functional as F
 from attnlab.measure.report import Row
 from attnlab.measure.timing import thread_count
 from attnlab.models.tiny import TinyTransformer
+from attnlab.objectives.batches import UNSCORED
 from attnlab.tasks.refrain import Refrain
 from attnlab.train import History, fit
 from attnlab.train.documents import Documents
 from attnlab.train.segments import next_logits
-from attnlab.train.task import UNSCORED
 
 SEEDS = (0, 1, 2)
 SEGMENT, ROWS, STEPS, LONGER, BATCHES = 16, 32, 300, 1000, 36

@@ -26,11 +26,14 @@ has written.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from attnlab.architecture.feed.mlp import MLP
+from attnlab.architecture.join.pre_norm import PreNorm
 from attnlab.measure.report import Row
 from attnlab.measure.timing import thread_count
 from attnlab.mechanisms.structure.extra_hop import ExtraHop
@@ -106,10 +109,9 @@ class LinkedReader(nn.Module):
         super().__init__()
         self.task = task
         self.reader = PairReader(task.vocab, dim=DIM, heads=HEADS, max_len=task.page_length)
-        blocks = [
-            Block(DIM, ExtraHop(DIM, HEADS), None, 2 * DIM, "pre", 0.0) for _ in range(layers)
-        ]
-        self.hops = Stack(blocks, DIM, "pre")
+        join = partial(PreNorm, DIM)
+        blocks = [Block(ExtraHop(DIM, HEADS), MLP(DIM, 2 * DIM), join) for _ in range(layers)]
+        self.hops = Stack(blocks, DIM)
 
     def forward(self, batch: Batch) -> Tensor:
         tokens, pairs, links = self.task.of_pages(batch)
