@@ -36,13 +36,20 @@ test: $(INSTALLED) ## Run every check: format, lint, types, tests, lessons
 
 .PHONY: check
 check: $(INSTALLED) ## In a minute or two: format, lint, types, rooms, the tests and claims of what changed since main
-	@$(MAKE) --no-print-directory --keep-going check-format check-lint check-types check-changed
+	@$(MAKE) --no-print-directory --keep-going check-format check-lint check-types check-changed \
+		$$($(RUN) .ci/changed.py goals $(SINCE)) check-changed-browser
 	@echo "What changed is sound; \`make test\` runs every check."
 
 # A changed page brings its claims and its mirror test, core the claims of one page of each family.
 .PHONY: check-changed
 check-changed: $(INSTALLED)
-	@tests=$$($(RUN) .ci/changed.py $(SINCE)) && echo "pytest $$tests" && $(PYTEST) $$tests
+	@tests=$$($(RUN) .ci/changed.py tests $(SINCE)) && echo "pytest $$tests" && $(PYTEST) $$tests
+
+# A lesson runs where something has changed that its last green run on this machine read.
+.PHONY: check-changed-browser
+check-changed-browser: $(INSTALLED)
+	@tests=$$($(RUN) .ci/changed.py browser $(SINCE)) && \
+		if [ -n "$$tests" ]; then echo "pytest $$tests"; $(PYTEST) $$tests || $(PYTEST) $(FAILED_ONES) $$tests; fi
 
 .PHONY: check-format
 check-format: $(INSTALLED)
@@ -73,6 +80,11 @@ check-widgets: ## Rebuild the widgets' front ends, compare with what is committe
 .PHONY: check-tests
 check-tests: $(INSTALLED)
 	$(PYTEST) --ignore=tests/browser tests
+
+.PHONY: check-claims
+check-claims: $(INSTALLED) ## Run the claims of every mechanism and the tests of core, as on other Pythons
+	$(PYTEST) tests/test_claims.py tests/test_precision_claims.py tests/test_position_claims.py \
+		tests/test_catalog.py tests/core tests/structures tests/models
 
 # `TESTS="tests --ignore=tests/browser"` is all of them, `TESTS=--lessons` the lessons.
 .PHONY: check-machines

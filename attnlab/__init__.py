@@ -45,7 +45,9 @@ _HOMES = {
     "wall": "attnlab_widgets.wall",
 }
 _ROOMS = (
+    "architecture",
     "catalog",
+    "compression",
     "core",
     "exercises",
     "experiments",
@@ -54,6 +56,7 @@ _ROOMS = (
     "measure",
     "mechanisms",
     "models",
+    "objectives",
     "predictions",
     "pretrained",
     "structures",

@@ -1,4 +1,7 @@
-"""The catalogue: walks the shelf and yields every card. No list is written by hand.
+"""The catalogue: walks the shelves and yields every card. No list is written by hand.
+
+``SHELVES`` names the shelves: mechanisms, and what stands around them. A name means the same page
+wherever it is used, so names are unique over all shelves.
 
 Mechanisms of others join it by ``register``, or by an entry point of the group
 ``attnlab.mechanisms`` of an installed package, which names a card or the module that holds one as
@@ -12,23 +15,25 @@ import inspect
 import pkgutil
 import reprlib
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
-import attnlab.mechanisms
 from attnlab.core.card import Beside, Card, shown_beside
+from attnlab.core.claims import Mixing
 from attnlab.core.markup import escape
 from attnlab.core.options import Size, check_value, parameters_of
 from attnlab.core.positions import DistanceBias, PositionScheme
-from attnlab.core.suggest import choose, suggestion
+from attnlab.core.suggest import check_choice, choose, suggestion
 from attnlab.core.typeset import symbol
+
+SHELVES = ("mechanisms", "architecture", "objectives", "compression")
 
 
 class Catalog(tuple[Card, ...]):
-    """All cards, in the order of the shelf; shows as a table in a notebook."""
+    """Cards, in the order of the shelves; shows as a table of each shelf in a notebook."""
 
     def __repr__(self) -> str:
         return "\n".join(
@@ -37,6 +42,15 @@ class Catalog(tuple[Card, ...]):
         )
 
     def _repr_html_(self) -> str:
+        mixing = Catalog(card for card in self if isinstance(card.claims, Mixing))
+        others: dict[str, list[Card]] = {}
+        for card in self:
+            if not isinstance(card.claims, Mixing):
+                others.setdefault(card.role, []).append(card)
+        tables = [mixing._of_mechanisms()] if mixing else []
+        return "".join([*tables, *(_claimed(role, found) for role, found in others.items())])
+
+    def _of_mechanisms(self) -> str:
         beside = [shown_beside(card) for card in self]
         drawn = any(one.picture for one in beside)
         head = ["mechanism", "family", "time", "memory", "causal", "forms", "paper, page, lesson"]
@@ -71,6 +85,35 @@ class Catalog(tuple[Card, ...]):
 
 
 _LEFT = "text-align:left"
+_TITLES = {
+    "feed": "Feed-forward layers",
+    "join": "Joins: how a sublayer joins the stream",
+    "depth": "Depth: the way through the layers",
+    "objective": "Objectives: what a model learns from",
+    "compress": "Compression: a smaller module",
+}
+
+
+def _claimed(role: str, found: list[Card]) -> str:
+    """The table of the pages of one role: what each claims, by the names of its claims."""
+    labels = [label for label, _ in found[0].claims.rows()]
+    head = _row(["page", *map(escape, labels), "forms", "paper"]).replace("<td", '<th scope="col"')
+    body = "".join(
+        _row(
+            [
+                f"{escape(card.title)}<br><code>{escape(card.name)}</code>",
+                *(escape(text) for _, text in card.claims.rows()),
+                escape(", ".join(card.forms)),
+                escape(card.paper.short),
+            ]
+        )
+        for card in found
+    )
+    head = head.replace("</td", "</th")
+    title = f"<caption>{_TITLES[role]}</caption>"
+    return f"<table>{title}<thead>{head}</thead><tbody>{body}</tbody></table>"
+
+
 _UNMAPPED = "Without a map (–) are those that give each position a vector of its own and mix none."
 
 
@@ -106,26 +149,34 @@ def remembered(function: Function) -> Function:
 
 @remembered
 def cards() -> Catalog:
-    """Every mechanism: paper, year, family, cost, forms. First the shelf, then those of others."""
+    """Every card: paper, year, family, cost, forms. First those of the shelves (mechanisms, what
+    stands between them, objectives, compression), then those of others."""
     _load_installed()
-    return Catalog((*shelf(), *_OTHERS.values()))
+    return Catalog((*(card for name in SHELVES for card in shelf(name)), *_OTHERS.values()))
 
 
 @functools.cache
-def shelf() -> Catalog:
-    """The mechanisms that come with attnlab."""
-    return Catalog(card for module in _pages() for card in cards_of(module))
+def shelf(name: str = "mechanisms") -> Catalog:
+    """The pages of one shelf that come with attnlab."""
+    check_choice("shelf", name, SHELVES)
+    return Catalog(card for module in _pages(name) for card in cards_of(module))
 
 
 @functools.cache
 def pages() -> dict[str, str]:
-    """Name of each mechanism of the shelf → the module that is its page."""
-    return {card.name: module.__name__ for module in _pages() for card in cards_of(module)}
+    """Name of each card of the shelves → the module that is its page."""
+    modules = [module for name in SHELVES for module in _pages(name)]
+    return {card.name: module.__name__ for module in modules for card in cards_of(module)}
 
 
 def cards_of(module: Any) -> tuple[Card, ...]:
     """What a page ends with: its ``CARD``, or its ``CARDS`` where it has several mechanisms."""
     return getattr(module, "CARDS", None) or ((module.CARD,) if hasattr(module, "CARD") else ())
+
+
+def with_role(role: str) -> dict[str, Card]:
+    """Every name of a page of this role → its card, aliases included."""
+    return _by_name(card for card in cards() if card.role == role)
 
 
 def module_of(card: Card) -> str:
@@ -146,7 +197,7 @@ def _by_name(known: Iterable[Card]) -> dict[str, Card]:
 def build(
     name: str,
     *,
-    dim: int,
+    dim: int | None = None,
     heads: int = 1,
     causal: bool = False,
     positions: str | PositionScheme | None = None,
@@ -154,6 +205,8 @@ def build(
 ) -> nn.Module:
     """The module of mechanism ``name``, mapping (b, n, dim) to (b, n, dim), or the position scheme
     of that name for such a layer: of ``dim``, ``heads`` and ``causal`` it takes what it needs.
+    Likewise the feed-forward layer, join, depth, objective or compression of that name, which takes
+    no heads and no ``causal``.
 
     ``positions`` is what a layer takes to know where its tokens stand: the name of a scheme, or one
     that was built. ``goes_with`` says which mechanisms can take it.
@@ -170,8 +223,12 @@ def build(
         if option not in known:
             every = ("dim", "heads", "causal", "positions", *known)
             raise TypeError(f"{name} has no option {option!r}{suggestion(option, every)}")
-    dim, heads = check_value("dim", dim, Size), check_value("heads", heads, Size)
+    takes = parameters_of(c.build)
+    dim = _width(c, dim, takes)
+    heads = check_value("heads", heads, Size)
     check_value("causal", causal, bool)
+    if not isinstance(c.claims, Mixing) and (heads != 1 or causal):
+        raise ValueError(f"{name} has no heads and is not causal; leave heads and causal out")
     if causal and c.causal == "never":
         raise ValueError(f"{name} cannot be causal: {c.because}")
     if not causal and c.causal == "always":
@@ -182,7 +239,6 @@ def build(
     if positions is not None:
         _refuse_scheme(c, positions)
         layer["positions"] = positions
-    takes = parameters_of(c.build)
     chosen = {name: value for name, value in layer.items() if name in takes}
     arguments = c.arguments(c.build, options)
     try:
@@ -195,6 +251,17 @@ def build(
             raise
         asked = ", ".join(f"{k}={v!r}" for k, v in {"dim": dim, "heads": heads, **options}.items())
         raise ValueError(f"{name} with {asked} needs more memory than there is") from error
+
+
+def _width(c: Card, dim: int | None, takes: Mapping[str, Any]) -> int | None:
+    """``dim``, if it fits; needed by all but those pages whose modules have no width."""
+    if isinstance(c.claims, Mixing) or "dim" in takes:
+        if dim is None:
+            raise TypeError(f"{c.name} needs dim, the width of what it reads")
+        return check_value("dim", dim, Size)
+    if dim is not None:
+        raise TypeError(f"{c.name} has no width; leave dim out")
+    return None
 
 
 def _scheme(name: str, **layer: Any) -> PositionScheme:
@@ -235,8 +302,8 @@ def goes_with(mechanism: str, scheme: str) -> bool:
     return s.role == "embed" or s.role in c.takes
 
 
-def _pages() -> Iterator[Any]:
-    home = attnlab.mechanisms
+def _pages(name: str) -> Iterator[Any]:
+    home = importlib.import_module(f"attnlab.{name}")
     for found in pkgutil.walk_packages(home.__path__, home.__name__ + "."):
         yield importlib.import_module(found.name)
 
@@ -276,7 +343,8 @@ def _add(card: Card, replace: bool = False) -> None:
     own = _OTHERS.get(card.name)
     if own is card:
         return
-    taken = _by_name(c for c in (*shelf(), *_OTHERS.values()) if not (replace and c is own))
+    known = (*(c for name in SHELVES for c in shelf(name)), *_OTHERS.values())
+    taken = _by_name(c for c in known if not (replace and c is own))
     for name in (card.name, *card.aliases):
         if name in taken:
             again = "; replace=True puts the new card in its place" if taken[name] is own else ""

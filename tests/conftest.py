@@ -82,40 +82,65 @@ if (ROOT / SOURCES[0]).is_dir():  # not where a test of tests copies this file
 # ------------------------------------------------------------------------------------------ choice
 
 
+BY_PAGE = (
+    *("test_claims.py", "test_precision_claims.py", "test_long_precision_claims.py"),
+    *("test_position_claims.py", "test_bad_calls.py", "test_second_device.py"),
+)
+"""The files of which ``--pages`` runs only tests with a parameter that is, or names, a page."""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--pages", help="of test_claims.py, only these pages' claims: family/mechanism,…"
+        "--pages", help=f"of {', '.join(BY_PAGE)}, only what is about these: family/mechanism,…"
     )
+    parser.addoption("--lessons", help="of test_lessons.py in a browser, only these: 05_…,07_…")
     parser.addoption(
         "--pictures", help="draw the pictures in README into this folder: make pictures"
     )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not (chosen := config.getoption("pages")):
-        return
-    pages = set(chosen.split(","))
-    left = [item for item in items if (card := card_of(item)) and page_of(card) not in pages]
-    if unknown := pages - {page_of(card) for item in items if (card := card_of(item))}:
+    left = set[pytest.Item]()
+    if chosen := config.getoption("pages"):
+        left |= set(of_other_pages(items, set(chosen.split(","))))
+    if chosen := config.getoption("lessons"):
+        asked = set(chosen.split(","))
+        left |= {
+            each for each in items if parameters_of(each).get("lesson", "") not in {"", *asked}
+        }
+    if left:
+        config.hook.pytest_deselected(items=list(left))
+        items[:] = [item for item in items if item not in left]
+
+
+def of_other_pages(items: list[pytest.Item], pages: set[str]) -> Iterator[pytest.Item]:
+    """The tests of ``BY_PAGE`` that are about none of these pages."""
+    page_of = {card.name: page for card, page in shelf()}
+    if unknown := pages - set(page_of.values()):
         raise pytest.UsageError(f"--pages: no claims of {', '.join(sorted(unknown))}")
-    config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if item not in left]
+    for item in items:
+        if item.path.name in BY_PAGE:
+            given = [getattr(value, "name", value) for value in parameters_of(item).values()]
+            words = {word for text in given if isinstance(text, str) for word in text.split()}
+            about = {page_of[word] for word in words & set(page_of)}
+            if not about & pages:
+                yield item
 
 
-def card_of(item: pytest.Item) -> Any:
-    """The card that a claim is about."""
-    parameters = item.callspec.params if hasattr(item, "callspec") else {}
-    return parameters.get("card") if item.path.name == "test_claims.py" else None
+def parameters_of(item: pytest.Item) -> dict[str, Any]:
+    return item.callspec.params if hasattr(item, "callspec") else {}
 
 
-def page_of(card: Any) -> str:
-    """`family/mechanism`: the module of the shelf that holds the card."""
+def shelf() -> list[tuple[Any, str]]:
+    """Each card of the shelf with its page: `family/mechanism`."""
     from attnlab.catalog import cards_of
 
-    for name, module in list(sys.modules.items()):
-        if name.startswith("attnlab.mechanisms.") and any(c is card for c in cards_of(module)):
-            return "/".join(name.split(".")[2:4])
-    raise LookupError(f"no page of the shelf holds the card of {card.name}")
+    return [
+        (card, "/".join(name.split(".")[2:4]))
+        for name, module in list(sys.modules.items())
+        if name.startswith("attnlab.mechanisms.")
+        for card in cards_of(module)
+    ]
 
 
 # ----------------------------------------------------------------------------------------- budgets
@@ -143,7 +168,7 @@ FAR_ABOVE = 4
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Notes on the report which budget the test draws on, for what, and how much."""
-    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    parameters = parameters_of(item)
     for index, budget in enumerate(BUDGETS):
         if budget.parameter in parameters and item.path.as_posix().endswith(f"/{budget.file}"):
             owner, before = parameters[budget.parameter], processor_seconds(budget.children)

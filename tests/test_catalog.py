@@ -13,11 +13,20 @@ from attnlab.core.card import Card
 
 
 def test_every_page_of_the_shelf_is_found() -> None:
-    shelf = Path(attnlab.__file__).parent / "mechanisms"
-    pages = {p for p in shelf.rglob("*.py") if "\nCARD = " in p.read_text(encoding="utf-8")}
-    assert len(pages) == len(attnlab.cards())
-    for card in attnlab.cards():
-        assert (shelf / card.family).is_dir()
+    found = 0
+    for name in catalog.SHELVES:
+        shelf = Path(attnlab.__file__).parent / name
+        texts = [p.read_text(encoding="utf-8") for p in shelf.rglob("*.py")]
+        pages = [text for text in texts if "\nCARD = " in text or "\nCARDS = " in text]
+        assert len(pages) == len({catalog.pages()[c.name] for c in catalog.shelf(name)})
+        assert all((shelf / c.family).is_dir() or c.family == name for c in catalog.shelf(name))
+        found += len(catalog.shelf(name))
+    assert found == len(attnlab.cards())
+
+
+def test_a_page_may_hold_several_mechanisms() -> None:
+    assert catalog.pages()["brc"] == catalog.pages()["nbrc"]
+    assert catalog.module_of(attnlab.card("nbrc")) == "attnlab.mechanisms.recurrence.bistable"
 
 
 @pytest.mark.parametrize(
@@ -30,6 +39,32 @@ def test_a_mechanism_is_found_by_its_other_names(alias: str, name: str) -> None:
 def test_names_are_unique() -> None:
     names = [name for card in attnlab.cards() for name in (card.name, *card.aliases)]
     assert len(names) == len(set(names))
+
+
+def test_the_table_has_a_part_for_each_role() -> None:
+    shelf = attnlab.cards()
+    roles = {card.role for card in shelf if not card.causal}
+    assert {"feed", "join", "depth", "objective"} <= roles
+    assert shelf._repr_html_().count("<caption>") == len(roles)
+    assert "Pre-norm<br><code>pre_norm</code></td><td" in shelf._repr_html_()
+    assert "√(L/2 + 1/2)" in shelf._repr_html_()
+
+
+def test_pages_of_other_shelves_are_built_by_name_and_answer_mistypings() -> None:
+    assert attnlab.card("pre") is attnlab.card("pre_norm")
+    assert attnlab.build("mlp", dim=8, hidden=3).expand.out_features == 3
+    for call, words in (
+        ({"name": "mpl", "dim": 8}, "no mechanism 'mpl'; did you mean 'mlp'"),
+        ({"name": "mlp"}, "mlp needs dim, the width of what it reads"),
+        ({"name": "plain", "dim": 8}, "plain has no width; leave dim out"),
+        ({"name": "mlp", "dim": 8, "heads": 2}, "mlp has no heads and is not causal"),
+        ({"name": "mlp", "dim": 8, "chunk": 2}, "mlp has no option 'chunk'; did you mean 'chunks'"),
+        ({"name": "mlp", "dim": 8, "positions": "rope"}, "mlp cannot take rotated queries"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=words):
+            attnlab.build(**call)
+    with pytest.raises(ValueError, match="mlp mixes no positions"):
+        attnlab.card("mlp").cost("time")
 
 
 def test_nearest_name_is_suggested() -> None:
@@ -71,7 +106,7 @@ def test_costs_are_typeset_and_their_letters_explained() -> None:
     assert f"<i>O</i>({quadratic}/<i>c</i>)" in spaced
     assert "<i>h</i>: heads; <i>d</i>: width of a head: its queries and keys" in page
     assert "Longformer: <i>w</i>: window: the paper&#x27;s w, half of it to each side" in page
-    for card in attnlab.cards():
+    for card in catalog.shelf():
         form = list(card.forms)[-1]
         found = card.explained([card.order(what, form) for what in ("time", "memory")])
         assert all(found.values()), f"{card.name}: letters without a meaning in {found}"

@@ -9,24 +9,30 @@ and the exponent that a test expects come from one place.
 import functools
 import importlib
 import inspect
-import re
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import sympy
 from torch import nn
 
+from attnlab.core.claims import ROLES, Claims, Cost, Mixing
 from attnlab.core.markup import escape
 from attnlab.core.options import Options, annotations_of, check_value, parameters_of
 from attnlab.core.positions import DistanceBias, Rotation
 from attnlab.core.story import Paper as Paper
 from attnlab.core.story import story
 from attnlab.core.suggest import choose
-from attnlab.core.typeset import house_letters, letters_in, of_option, symbol, typeset
+from attnlab.core.typeset import (
+    house_letters,
+    in_plain_text,
+    letters_in,
+    of_option,
+    symbol,
+    typeset,
+)
 
-ROLES = ("attend", "mix", "encode", "bias", "embed", "objective", "compress")
 CAUSAL = ("never", "optional", "always")
 GIVEN = ("dim", "heads", "causal", "options", "positions")
 """The parameters of ``build`` that are no options of the mechanism."""
@@ -43,14 +49,12 @@ LIKE_N = letters("m n_E")
 """Keys and edges: where a cost is to depend on n alone, there are as many of them as n."""
 
 
-Cost: TypeAlias = sympy.Expr | Callable[..., sympy.Expr]
-"""A cost in n and the letters of options; a function of the options where it is another formula
-for other options."""
-
-
 @dataclass(frozen=True)
 class Card:
-    """The claims of one mechanism.
+    """The claims of one page of a shelf.
+
+    A page that mixes positions says ``causal``, ``time`` and ``memory``; any other gives the
+    ``claims`` of its role, a class of ``attnlab.core.claims``.
 
     ``story``     the docstring of its page. Title, paper, departures and what it gives up are read
                   from it (``attnlab.core.story`` says how) unless they are given.
@@ -84,10 +88,11 @@ class Card:
     family: str
     role: str
     forms: Mapping[str, Callable[..., Any]]
-    causal: str
-    time: Cost | Mapping[str, Cost]
-    memory: Cost | Mapping[str, Cost]
     build: Callable[..., nn.Module]
+    causal: str = ""
+    time: Cost | Mapping[str, Cost] | None = None
+    memory: Cost | Mapping[str, Cost] | None = None
+    claims: Claims = field(default=None, repr=False)  # type: ignore[assignment]
     title: str = ""
     paper: Paper = UNSAID
     because: str = ""
@@ -104,13 +109,33 @@ class Card:
     def __post_init__(self) -> None:
         if self.role not in ROLES:
             raise ValueError(f"card {self.name!r}: role must be one of {ROLES}, got {self.role!r}")
-        if self.causal not in CAUSAL:
-            raise ValueError(
-                f"card {self.name!r}: causal must be one of {CAUSAL}, got {self.causal!r}"
-            )
+        self._check_claims()
         if next(iter(self.forms), None) != "naive":
             raise ValueError(f"card {self.name!r}: the first form is `naive`, the definition")
         self._read()
+
+    def _check_claims(self) -> None:
+        """Gather the claims of a page that mixes positions; those of other roles are given."""
+        if self.role in Mixing.ROLES:
+            if self.causal not in CAUSAL:
+                raise ValueError(
+                    f"card {self.name!r}: causal must be one of {CAUSAL}, got {self.causal!r}"
+                )
+            if self.time is None or self.memory is None:
+                raise TypeError(f"card {self.name!r}: give its time and its memory")
+            claims: Claims = Mixing(
+                causal=self.causal,
+                because=self.because,
+                time=self.time,
+                memory=self.memory,
+                letters=self.letters,
+            )
+            object.__setattr__(self, "claims", claims)
+        elif self.role not in getattr(self.claims, "ROLES", ()):
+            raise TypeError(
+                f"card {self.name!r}: a page of the role {self.role!r} gives its claims as "
+                f"claims={self.role.capitalize()}(…) of attnlab.core.claims, got {self.claims!r}"
+            )
 
     def _read(self) -> None:
         """Take from the story what was not given."""
@@ -151,14 +176,17 @@ class Card:
     def cost(
         self, what: str, form: str = "naive", options: Options | None = None, causal: bool = False
     ) -> sympy.Expr:
-        """The claimed ``"time"`` or ``"memory"`` of a form, by default under default options.
+        """The claimed ``"time"`` or ``"memory"`` of a form, by default under default options, of a
+        page that mixes positions.
 
         ``causal`` matters where a claim takes it: a causal layer may group its tokens otherwise.
         """
         choose("form", form, self.forms)
         check_value("options", options, Options | None)
         check_value("causal", causal, bool)
-        claim = choose("cost", what, {"time": self.time, "memory": self.memory})
+        if not isinstance(self.claims, Mixing):
+            raise ValueError(f"{self.name} mixes no positions; its claims are {self.claims}")
+        claim = choose("cost", what, {"time": self.claims.time, "memory": self.claims.memory})
         claim = claim[form] if isinstance(claim, Mapping) else claim
         if isinstance(claim, sympy.Basic):
             return claim
@@ -214,20 +242,26 @@ class Card:
 
     def rows(self) -> list[tuple[str, str]]:
         """The card as (label, text) lines, for tables and screen readers."""
+        costs = [(what, form, _UNITS[what]) for what, form in self._costs()]
         return [
             ("name", self.name),
             ("family", self.family),
             ("role", self.role),
             ("paper", str(self.paper)),
-            ("causal", self.causal),
+            *([("causal", self.causal)] if self.causal else []),
             *([("gives up", self.gives_up)] if self.gives_up else []),
             *([("positions", self._positions_taken())] if self.mixes else []),
             ("forms", ", ".join(self.forms)),
-            *((f"time, {form}", f"{self.cost('time', form)} FLOPs") for form in self.forms),
-            *((f"memory, {form}", f"{self.cost('memory', form)} elements") for form in self.forms),
+            *((f"{what}, {form}", f"{self.cost(what, form)} {unit}") for what, form, unit in costs),
+            *self.claims.rows(),
             ("seen inside", ", ".join(sorted({n for names in self.notes.values() for n in names}))),
             *(("departs from the paper", departure) for departure in self.departures),
         ]
+
+    def _costs(self) -> list[tuple[str, str]]:
+        """What is claimed for each form: ("time", form), …"""
+        kinds = _UNITS if isinstance(self.claims, Mixing) else ()
+        return [(what, form) for what in kinds for form in self.forms]
 
     def explained(self, expressions: Iterable[sympy.Expr]) -> dict[str, str]:
         """Letter → meaning, for the letters of these costs; the class explains options."""
@@ -241,7 +275,7 @@ class Card:
 
     def _repr_html_(self) -> str:
         beside = shown_beside(self)
-        costs = {(what, form): self.cost(what, form) for what in _UNITS for form in self.forms}
+        costs = {(what, form): self.cost(what, form) for what, form in self._costs()}
         rows = [(label, escape(text)) for label, text in self.rows()]
         typed = {
             f"{what}, {form}": f"{typeset(cost)} {_UNITS[what]}"
@@ -252,7 +286,7 @@ class Card:
             f"{symbol(name)}: {escape(text)}"
             for name, text in self.explained(costs.values()).items()
         )
-        rows.append(("letters", letters))
+        rows += [("letters", letters)] if letters else []
         rows += [("see also", beside.links)] if beside.links else []
         rows += [("implied map", f"{beside.picture}<br>{beside.caption}")] if beside.picture else []
         body = "".join(
@@ -284,13 +318,6 @@ def shown_beside(card: Card) -> Beside:
     except ModuleNotFoundError:
         return Beside()
     return maps.beside(card)
-
-
-def in_plain_text(expression: sympy.Expr) -> str:
-    """As one writes it without a typesetter: h n² (d + e)."""
-    digits = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-    text = re.sub(r"\*\*(\d+)", lambda power: power[1].translate(digits), str(expression))
-    return re.sub(r"sqrt\((\w+)\)", r"√\1", text).replace("**", "^").replace("*", " ")
 
 
 @functools.cache

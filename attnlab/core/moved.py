@@ -23,6 +23,8 @@ _MODULES = {
     "core.complex_heads": "attnlab.mechanisms.dense.complex_attention.heads",
     "core.linear_recurrence": "attnlab.mechanisms.kernelized.linear.recurrence",
     "core.bistable": "attnlab.mechanisms.recurrence.bistable",
+    "measure.decoding": "attnlab.measure.topics.decoding",
+    "train.claims": "attnlab.train.ownership",
     "course.predictions": "attnlab.predictions",
     "course": "tools.course",
     "measure.notebooks": "tools.notebooks",
@@ -31,6 +33,7 @@ _MODULES = {
     "mechanisms.recurrence.brc": "attnlab.mechanisms.recurrence.bistable",
     "mechanisms.recurrence.nbrc": "attnlab.mechanisms.recurrence.bistable",
     "mechanisms.spectral": "attnlab.mechanisms.convolution or attnlab.mechanisms.recurrence",
+    "models.reversible": "attnlab.architecture.depth.reversible",
     "readme": "tools.readme",
 }
 _WIDGETS = {

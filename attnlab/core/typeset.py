@@ -101,3 +101,11 @@ def letters_in(expressions: Iterable[sympy.Expr]) -> list[str]:
     found = {letter.name for expression in expressions for letter in expression.free_symbols}
     known = [name for name in ("n", "m", "h", "d", "e", "dim") if name in found]
     return known + sorted(found - set(known), key=str.lower)
+
+
+def in_plain_text(expression: sympy.Expr) -> str:
+    """As one writes it without a typesetter: h n² (d + e)."""
+    digits = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+    text = re.sub(r"\*\*(\d+)", lambda power: power[1].translate(digits), str(expression))
+    text = re.sub(r"sqrt\((\w+)\)", r"√\1", text).replace("sqrt(", "√(")
+    return text.replace("**", "^").replace("*", " ")

@@ -19,7 +19,7 @@ from attnlab.exercises.attempt import (
     run,
 )
 from attnlab.exercises.exercise import Exercise
-from attnlab.exercises.verdict import Function, Mistake, returns_verdict
+from attnlab.exercises.verdict import Function, Mistake, returns_verdict, says
 
 # ---- a row, and parameters
 
@@ -218,6 +218,7 @@ _WRITER_MISTAKEN: tuple[KnownMistake, ...] = (
 )
 
 
+@says(_WRITER_MISTAKEN)
 @returns_verdict
 def check_writer(function: Function) -> str:
     """Does it write? `write(logits_of, ids, steps, temperature, top_k, draw) -> ids`.

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import LARGEST_COUNT, Arguments, KnownMistake, random_tensors, run
+from attnlab.exercises.attempt import LARGEST_COUNT, Arguments, random_tensors, run
 from attnlab.exercises.exercise import Exercise, but
-from attnlab.exercises.verdict import Function, Mistake, returns_verdict, type_name
+from attnlab.exercises.observed import ObservedExercise
+from attnlab.exercises.verdict import Function, Mistake, type_name
 
 # ---- keys over the length
 
@@ -95,57 +96,10 @@ def _first(parts: Tensor, share: float, *, above: bool = False) -> int:
     return int(enough.int().argmax()) + 1
 
 
-_RANK_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "It sums the singular values themselves; energy is the sum of their squares.",
-        lambda values, share: _first(values, share),
-    ),
-    (
-        "One too few: that is the index of the last direction needed, counted from zero. Give "
-        "their number.",
-        lambda values, share: _rank(values, share) - 1,
-    ),
-    (
-        "One too many.",
-        lambda values, share: _rank(values, share) + 1,
-    ),
-    (
-        "Where the sum equals the share exactly, that is enough: ≥, not >.",
-        lambda values, share: _first(values.square(), share, above=True),
-    ),
-    (
-        "It starts with the smallest singular values; start with the largest.",
-        lambda values, share: _first(values.flip(0).square(), share),
-    ),
-    (
-        "It counts the singular values above a part of the largest: compare the sum of the "
-        "first ones with the share.",
-        lambda values, share: int((values > share * values[0]).sum()),
-    ),
-    (
-        "It takes that share of the number of directions; directions differ in energy.",
-        lambda values, share: round(share * len(values)),
-    ),
-)
-
-
-@returns_verdict
-def check_rank(function: Function) -> str:
-    """Is it the number of directions that carry a share of the energy? `rank(values, share)`.
-
-    `values` (r,) are singular values, largest first. It returns a whole number: the least count of
-    leading ones whose squares sum to at least `share` of all squares.
-    """
-    wrong = [name for name, given in _cases() if _whole(function, given) != _rank(*given.values())]
-    if wrong:
-        raise Mistake(_explained(function, wrong[0]))
-    return "Squares, summed from the largest, until they reach the share."
-
-
-def _cases() -> list[tuple[str, Arguments]]:
+def _ranks(function: Function) -> list[int]:
     return [
-        (name, {"values": torch.tensor(values, dtype=torch.float64), "share": share})
-        for name, (values, share) in _SPECTRA.items()
+        _whole(function, {"values": torch.tensor(values, dtype=torch.float64), "share": share})
+        for values, share in _SPECTRA.values()
     ]
 
 
@@ -165,20 +119,52 @@ def _whole(function: Function, given: Arguments) -> int:
     return int(float(value))
 
 
-def _explained(function: Function, wrong: str) -> str:
-    """The known mistake that gives the same counts in every case, or the count that differs."""
-    given = [case for _, case in _cases()]
-    counts = [_whole(function, case) for case in given]
-    for sentence, mistaken in _RANK_MISTAKEN:
-        if counts == [mistaken(*case.values()) for case in given]:
-            return sentence
-    place = list(_SPECTRA).index(wrong)
-    values, share = _SPECTRA[wrong]
+def _other_rank(found: list[int], wanted: list[int]) -> str:
+    name, got, right = next(
+        one for one in zip(_SPECTRA, found, wanted, strict=True) if one[1] != one[2]
+    )
+    values, share = _SPECTRA[name]
     energies = ", ".join(f"{x:g}" for x in itertools.accumulate(x * x for x in values))
     return (
-        f"For {wrong} it gave {counts[place]}, where {_rank(*given[place].values())} is right: the "
-        f"sums of squares are {energies}; find the first that is at least {share:g} of the last."
+        f"For {name} it gave {got}, where {right} is right: the sums of squares are {energies}; "
+        f"find the first that is at least {share:g} of the last."
     )
+
+
+check_rank = ObservedExercise(
+    """Is it the number of directions that carry a share of the energy? `rank(values, share)`.
+
+    `values` (r,) are singular values, largest first. It returns a whole number: the least count of
+    leading ones whose squares sum to at least `share` of all squares.
+    """,
+    right=_rank,
+    observe=_ranks,
+    mistakes={
+        (lambda values, share: _first(values, share)): (
+            "It sums the singular values themselves; energy is the sum of their squares."
+        ),
+        (lambda values, share: _rank(values, share) - 1): (
+            "One too few: that is the index of the last direction needed, counted from zero. Give "
+            "their number."
+        ),
+        (lambda values, share: _rank(values, share) + 1): "One too many.",
+        (lambda values, share: _first(values.square(), share, above=True)): (
+            "Where the sum equals the share exactly, that is enough: ≥, not >."
+        ),
+        (lambda values, share: _first(values.flip(0).square(), share)): (
+            "It starts with the smallest singular values; start with the largest."
+        ),
+        (lambda values, share: int((values > share * values[0]).sum())): (
+            "It counts the singular values above a part of the largest: compare the sum of the "
+            "first ones with the share."
+        ),
+        (lambda values, share: round(share * len(values))): (
+            "It takes that share of the number of directions; directions differ in energy."
+        ),
+    },
+    explain=_other_rank,
+    praise="Squares, summed from the largest, until they reach the share.",
+)
 
 
 # ---- the parameters of E and F

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from attnlab.exercises.attempt import LARGEST_COUNT, Arguments, changed_in_place, run
 from attnlab.exercises.exercise import Exercise, drawn
-from attnlab.exercises.verdict import Function, Mistake, returns_verdict, type_name
+from attnlab.exercises.observed import ObservedExercise
+from attnlab.exercises.verdict import Function, Mistake, type_name
 
 # ---- the window
 
@@ -152,76 +153,8 @@ def _connected() -> dict[str, Tensor]:
     }
 
 
-_LAYERS_MISTAKEN: tuple[tuple[str, Callable[[Tensor], int]], ...] = (
-    (
-        "The residual connection is missing: around each layer it keeps what a position knew, even "
-        "if no position sees itself.",
-        lambda mask: _layers(mask, residual=False),
-    ),
-    (
-        "One layer too few: before the first layer each position depends only on itself, and that "
-        "is layer 0.",
-        lambda mask: _layers(mask) - 1,
-    ),
-    (
-        "One layer too many: was the loop run once more after all was connected, or did counting "
-        "begin at 1?",
-        lambda mask: _layers(mask) + 1,
-    ),
-    (
-        "That counts squarings: squaring the matrix gives two layers, then four. Multiply by ONE "
-        "layer each time.",
-        _doublings,
-    ),
-    (
-        "It counts 2, 4, 8 …: squaring the matrix skips layers. Multiply by ONE layer each time.",
-        lambda mask: 2 ** _doublings(mask),
-    ),
-    (
-        "Only the first output is checked: all outputs must depend on every input.",
-        lambda mask: _layers(mask, seen="first"),
-    ),
-    (
-        "Only the last output is checked: all outputs must depend on every input.",
-        lambda mask: _layers(mask, seen="last"),
-    ),
-    (
-        "Only the past is checked: every output must depend on every input, also later ones.",
-        lambda mask: _layers(mask, seen="past"),
-    ),
-    (
-        "It stops before the first layer: was `.any()` used instead of `.all()`?",
-        lambda mask: 0,
-    ),
-    (
-        "That is the number of keys that a position sees, not the number of layers.",
-        lambda mask: int(mask.sum(1).max()),
-    ),
-    (
-        "After one layer only some pairs are connected; count until the last pair is connected.",
-        lambda mask: 1,
-    ),
-)
-
-
-@returns_verdict
-def check_layers_until_connected(function: Function) -> str:
-    """Layers until every output depends on every input? `layers_until_connected(mask) -> int`.
-
-    `mask` (n, n) is one layer, True = may attend; all layers are alike, with a residual connection
-    around each. Called with five masks that connect everything after some number of layers.
-    """
-    masks = _connected()
-    given = [_number(function, mask) for mask in masks.values()]
-    for sentence, mistaken in _LAYERS_MISTAKEN:
-        if given == [mistaken(mask) for mask in masks.values()]:
-            raise Mistake(sentence)
-    for number, (label, mask) in zip(given, masks.items(), strict=True):
-        if number != _layers(mask):
-            raise Mistake(f"For {label}: {number:g} layers, where {_layers(mask)} are right.")
-    return (
-        "A window needs many layers, a hub two, and the residual connection keeps what was known."
-    )
+def _depths(function: Function) -> list[float]:
+    return [_number(function, mask) for mask in _connected().values()]
 
 
 def _number(function: Function, mask: Tensor) -> float:
@@ -240,3 +173,63 @@ def _number(function: Function, mask: Tensor) -> float:
     if abs(value) > LARGEST_COUNT:
         raise Mistake(f"{answer.call} gave a number that is far too large.")
     return float(value)
+
+
+def _other_depth(found: list[float], wanted: list[float]) -> str:
+    label, got, right = next(
+        one for one in zip(_connected(), found, wanted, strict=True) if one[1] != one[2]
+    )
+    return f"For {label}: {got:g} layers, where {right:g} are right."
+
+
+check_layers_until_connected = ObservedExercise(
+    """Layers until every output depends on every input? `layers_until_connected(mask) -> int`.
+
+    `mask` (n, n) is one layer, True = may attend; all layers are alike, with a residual connection
+    around each. Called with five masks that connect everything after some number of layers.
+    """,
+    right=_layers,
+    observe=_depths,
+    mistakes={
+        (lambda mask: _layers(mask, residual=False)): (
+            "The residual connection is missing: around each layer it keeps what a position knew, "
+            "even if no position sees itself."
+        ),
+        (lambda mask: _layers(mask) - 1): (
+            "One layer too few: before the first layer each position depends only on itself, and "
+            "that is layer 0."
+        ),
+        (lambda mask: _layers(mask) + 1): (
+            "One layer too many: was the loop run once more after all was connected, or did "
+            "counting begin at 1?"
+        ),
+        _doublings: (
+            "That counts squarings: squaring the matrix gives two layers, then four. Multiply by "
+            "ONE layer each time."
+        ),
+        (lambda mask: 2 ** _doublings(mask)): (
+            "It counts 2, 4, 8 …: squaring the matrix skips layers. Multiply by ONE layer each "
+            "time."
+        ),
+        (lambda mask: _layers(mask, seen="first")): (
+            "Only the first output is checked: all outputs must depend on every input."
+        ),
+        (lambda mask: _layers(mask, seen="last")): (
+            "Only the last output is checked: all outputs must depend on every input."
+        ),
+        (lambda mask: _layers(mask, seen="past")): (
+            "Only the past is checked: every output must depend on every input, also later ones."
+        ),
+        (lambda mask: 0): "It stops before the first layer: was `.any()` used instead of `.all()`?",
+        (lambda mask: int(mask.sum(1).max())): (
+            "That is the number of keys that a position sees, not the number of layers."
+        ),
+        (lambda mask: 1): (
+            "After one layer only some pairs are connected; count until the last pair is connected."
+        ),
+    },
+    explain=_other_depth,
+    praise=(
+        "A window needs many layers, a hub two, and the residual connection keeps what was known."
+    ),
+)

@@ -17,7 +17,6 @@ from attnlab.exercises.attempt import (
     KnownMistake,
     Parts,
     expect_tensors,
-    note_mistakes,
     part_faults,
     random_tensors,
     run,
@@ -25,7 +24,7 @@ from attnlab.exercises.attempt import (
 )
 from attnlab.exercises.exercise import Exercise, but
 from attnlab.exercises.parts import PartsExercise
-from attnlab.exercises.verdict import Function, Mistake, returns_verdict
+from attnlab.exercises.verdict import Function, Mistake, returns_verdict, says
 from attnlab.exercises.work import require_no_loop
 
 # ---- a half-life
@@ -159,6 +158,7 @@ def _piece_given(n: int) -> Arguments:
     return dict(zip(("u", "decay", "drive", "C", "state"), (u, decay, *pairs), strict=True))
 
 
+@says(_PIECE_MISTAKEN)
 @returns_verdict
 def check_convolved_piece(function: Function) -> str:
     """Does it read a text in pieces? `piece(u, decay, drive, C, state)`, without a loop.
@@ -167,7 +167,6 @@ def check_convolved_piece(function: Function) -> str:
     pair. It returns the outputs (n,), real, and the state after the piece (r,), complex. Called
     with n = 7, r = 5, from a state that is not zero.
     """
-    note_mistakes(sentence for sentence, _ in _PIECE_MISTAKEN)
     given = _piece_given(7)
     truth = _piece(*given.values())
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -10,8 +11,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from attnlab.core.growths import GROWTHS
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import note_mistakes, run
-from attnlab.exercises.verdict import Function, Mistake, returns_verdict, type_name
+from attnlab.exercises.attempt import run
+from attnlab.exercises.exercise import but
+from attnlab.exercises.observed import ObservedExercise
+from attnlab.exercises.verdict import Function, Mistake, type_name
 
 # ---- a hidden square
 
@@ -78,25 +81,6 @@ def _smallest(lengths: Costs, costs: Costs) -> str:
     return _best(lambda quotients: quotients[-1] - quotients[0])(lengths, costs)
 
 
-_GROWTH_MISTAKEN: tuple[tuple[str, Callable[[Costs, Costs], str]], ...] = (
-    (
-        "The factor in front of the growth is taken for 1. Divide the costs by the growth; what "
-        "counts is whether the quotients are equal, not how large they are.",
-        _without_factor,
-    ),
-    (
-        "The quotients are compared by their difference, so the growth with the smallest quotients "
-        "wins. Compare them by their ratio.",
-        _best(lambda quotients: max(quotients) - min(quotients)),
-    ),
-    (
-        "The quotients may fall as well as rise: the last minus the first is most negative for the "
-        "growth that is far too fast.",
-        _smallest,
-    ),
-    ("A rounded exponent is never n log n: its slope lies between that of n and of n√n.", _rounded),
-)
-
 _LENGTHS = (1024.0, 2048.0, 4096.0, 8192.0)
 _NOISE = (1.01, 0.99, 1.0, 1.01)
 _GROWTH_CASES = [
@@ -105,14 +89,7 @@ _GROWTH_CASES = [
 ]
 
 
-@returns_verdict
-def check_growth(function: Function) -> str:
-    """Does it name the growth of costs? `growth(lengths, costs)` → "n", "n log n", "n√n" or "n²".
-
-    `lengths` and `costs` are lists of numbers. The factor in front is unknown, and costs scatter by
-    one per cent.
-    """
-    note_mistakes(sentence for sentence, _ in _GROWTH_MISTAKEN)
+def _growths(function: Function) -> list[str]:
     found = []
     for costs in _GROWTH_CASES:
         answer = run(function, {"lengths": list(_LENGTHS), "costs": list(costs)})
@@ -124,15 +101,45 @@ def check_growth(function: Function) -> str:
                 f"gave {answer.value!r}."
             )
         found.append(answer.value)
-    right = [_growth(_LENGTHS, costs) for costs in _GROWTH_CASES]
-    if found == right:
-        return "The quotients are most nearly equal for the growth that the costs have."
-    for sentence, mistaken in _GROWTH_MISTAKEN:
-        if found == [mistaken(_LENGTHS, costs) for costs in _GROWTH_CASES]:
-            raise Mistake(sentence)
-    wrong = next(i for i, (a, b) in enumerate(zip(found, right, strict=True)) if a != b)
-    shown = ", ".join(f"{cost:,.0f}" for cost in _GROWTH_CASES[wrong])
-    raise Mistake(f"Of the costs {shown} it gave {found[wrong]!r}; it should be {right[wrong]!r}.")
+    return found
+
+
+def _other_growth(found: list[str], wanted: list[str]) -> str:
+    costs, got, right = next(
+        one for one in zip(_GROWTH_CASES, found, wanted, strict=True) if one[1] != one[2]
+    )
+    shown = ", ".join(f"{cost:,.0f}" for cost in costs)
+    return f"Of the costs {shown} it gave {got!r}; it should be {right!r}."
+
+
+check_growth = ObservedExercise(
+    """Does it name the growth of costs? `growth(lengths, costs)` → "n", "n log n", "n√n" or "n²".
+
+    `lengths` and `costs` are lists of numbers. The factor in front is unknown, and costs scatter by
+    one per cent.
+    """,
+    right=_growth,
+    observe=_growths,
+    mistakes={
+        _without_factor: (
+            "The factor in front of the growth is taken for 1. Divide the costs by the growth; "
+            "what counts is whether the quotients are equal, not how large they are."
+        ),
+        _best(lambda quotients: max(quotients) - min(quotients)): (
+            "The quotients are compared by their difference, so the growth with the smallest "
+            "quotients wins. Compare them by their ratio."
+        ),
+        _smallest: (
+            "The quotients may fall as well as rise: the last minus the first is most negative for "
+            "the growth that is far too fast."
+        ),
+        _rounded: (
+            "A rounded exponent is never n log n: its slope lies between that of n and of n√n."
+        ),
+    },
+    explain=_other_growth,
+    praise="The quotients are most nearly equal for the growth that the costs have.",
+)
 
 
 # ---- a row of the table
@@ -216,63 +223,19 @@ def _inverted(build: Build, lengths: Sequence[int]) -> Row:
     return slope, not kept
 
 
-_ROW_MISTAKEN: tuple[tuple[str, Callable[[Build, Sequence[int]], Row]], ...] = (
-    (
-        "The layer's projections are counted too; they grow with n and hide the growth of the "
-        "mixing. Take off the FLOPs of every nn.Linear: two for each of its weights and tokens.",
-        lambda build, lengths: _row(build, lengths, linear=True),
-    ),
-    (
-        "Every layer leaks in your test. Is it built with causal=True, are the tokens changed at "
-        "the end, and are only the outputs before them compared?",
-        lambda build, lengths: _row(build, lengths, causal=False),
-    ),
-    (
-        "The layer is in training mode, where dropout makes any two outputs differ: call eval().",
-        lambda build, lengths: _row(build, lengths, train=True),
-    ),
-    (
-        "A layer that reads one token ahead passes: only the outputs just before the changed "
-        "tokens can differ there. Compare all outputs before them, up to the last.",
-        lambda build, lengths: _row(build, lengths, first=1),
-    ),
-    (
-        "The second answer is the other way round: True where earlier outputs stay.",
-        _inverted,
-    ),
-)
+@dataclass(eq=False)
+class _Found:
+    """The exponent and whether causal; equal where the exponents are nearly so."""
+
+    slope: float
+    kept: bool
+
+    def __eq__(self, other: object) -> bool:
+        assert isinstance(other, _Found)
+        return abs(self.slope - other.slope) < 0.05 and self.kept == other.kept
 
 
-@returns_verdict
-def check_survey_row(function: Function) -> str:
-    """Does it check a layer? `survey_row(build, lengths)` → (exponent, whether causal).
-
-    `build(dim, heads, causal)` gives a module from (b, n, dim) to (b, n, dim). The exponent is that
-    of the FLOPs of the mixing, without the nn.Linear maps, over `lengths`, not causal, to 0.05. The
-    second is whether the causal layer, in evaluation mode, keeps earlier outputs whatever follows.
-    """
-    note_mistakes(sentence for sentence, _ in _ROW_MISTAKEN)
-    found = {name: _answer(function, build) for name, build in _LAYERS.items()}
-
-    def agrees(truth: Callable[[Build, Sequence[int]], Row]) -> bool:
-        rows = [(found[name], truth(build, _ROW_LENGTHS)) for name, build in _LAYERS.items()]
-        return all(abs(a[0] - b[0]) < 0.05 and a[1] == b[1] for a, b in rows)
-
-    if agrees(_row):
-        return "Counted and tried: what the table's button does."
-    for sentence, mistaken in _ROW_MISTAKEN:
-        if agrees(mistaken):
-            raise Mistake(sentence)
-    for name, build in _LAYERS.items():
-        slope, kept = _row(build, _ROW_LENGTHS)
-        if abs(found[name][0] - slope) >= 0.05:
-            raise Mistake(f"For {name} the exponent is {slope:.2f}; it gave {found[name][0]:.2f}.")
-        if found[name][1] != kept:
-            raise Mistake(f"For {name} the second answer is {kept}; it gave {found[name][1]}.")
-    raise AssertionError("one of the layers must differ")
-
-
-def _answer(function: Function, build: Build) -> Row:
+def _answer(function: Function, build: Build) -> _Found:
     answer = run(function, {"build": build, "lengths": _ROW_LENGTHS})
     if answer.raised:
         raise Mistake(f"survey_row(build, lengths) {answer.raised}. {answer.hint}".rstrip())
@@ -286,4 +249,47 @@ def _answer(function: Function, build: Build) -> Row:
         slope = float(value[0])
     except (TypeError, ValueError):
         raise Mistake(f"The exponent should be a number; it is {type_name(value[0])}.") from None
-    return slope, bool(value[1])
+    return _Found(slope, bool(value[1]))
+
+
+def _other_row(found: list[_Found], wanted: list[_Found]) -> str:
+    name, got, right = next(
+        one for one in zip(_LAYERS, found, wanted, strict=True) if one[1] != one[2]
+    )
+    if abs(got.slope - right.slope) >= 0.05:
+        return f"For {name} the exponent is {right.slope:.2f}; it gave {got.slope:.2f}."
+    return f"For {name} the second answer is {right.kept}; it gave {got.kept}."
+
+
+check_survey_row = ObservedExercise(
+    """Does it check a layer? `survey_row(build, lengths)` → (exponent, whether causal).
+
+    `build(dim, heads, causal)` gives a module from (b, n, dim) to (b, n, dim). The exponent is that
+    of the FLOPs of the mixing, without the nn.Linear maps, over `lengths`, not causal, to 0.05. The
+    second is whether the causal layer, in evaluation mode, keeps earlier outputs whatever follows.
+    """,
+    right=_row,
+    observe=lambda function: [_answer(function, build) for build in _LAYERS.values()],
+    mistakes={
+        but(linear=True): (
+            "The layer's projections are counted too; they grow with n and hide the growth of the "
+            "mixing. Take off the FLOPs of every nn.Linear: two for each of its weights and "
+            "tokens."
+        ),
+        but(causal=False): (
+            "Every layer leaks in your test. Is it built with causal=True, are the tokens changed "
+            "at the end, and are only the outputs before them compared?"
+        ),
+        but(train=True): (
+            "The layer is in training mode, where dropout makes any two outputs differ: call "
+            "eval()."
+        ),
+        but(first=1): (
+            "A layer that reads one token ahead passes: only the outputs just before the changed "
+            "tokens can differ there. Compare all outputs before them, up to the last."
+        ),
+        _inverted: "The second answer is the other way round: True where earlier outputs stay.",
+    },
+    explain=_other_row,
+    praise="Counted and tried: what the table's button does.",
+)

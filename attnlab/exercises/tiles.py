@@ -1,5 +1,6 @@
 """Checks of lesson 03: the online softmax, merging, a count, and causal attention in tiles."""
 
+import itertools
 from collections.abc import Callable, Iterator
 
 import torch
@@ -19,7 +20,7 @@ from attnlab.exercises.attempt import (
 )
 from attnlab.exercises.exercise import Mistakes, but
 from attnlab.exercises.parts import PartsExercise
-from attnlab.exercises.verdict import Function, Mistake, returns_verdict
+from attnlab.exercises.verdict import Function, Mistake, returns_verdict, says
 
 # ---- the online softmax
 
@@ -159,6 +160,7 @@ _UPDATE_MISTAKEN: tuple[tuple[KnownMistake, ...], ...] = (
 )
 
 
+@says(itertools.chain(*_UPDATE_MISTAKEN))
 @returns_verdict
 def check_online_softmax(function: Function) -> str:
     """Is it one tile of the online softmax? `update(largest, total, out, scores, values)`.
@@ -313,6 +315,7 @@ _MERGE_MISTAKEN: tuple[tuple[KnownMistake, ...], ...] = (
 )
 
 
+@says(itertools.chain(*_MERGE_MISTAKEN))
 @returns_verdict
 def check_merge(function: Function) -> str:
     """Does it merge two partial results exactly? `merge(out_a, lse_a, out_b, lse_b) -> (out, lse)`.

@@ -3,13 +3,15 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import Arguments, note_mistakes, random_tensors, run
+from attnlab.exercises.attempt import Arguments, random_tensors, run
 from attnlab.exercises.exercise import Exercise, but
-from attnlab.exercises.verdict import Function, Mistake, returns_verdict, type_name
+from attnlab.exercises.observed import ObservedExercise
+from attnlab.exercises.verdict import Function, Mistake, type_name
 
 # ---- what the decoder reads, and what it is to answer
 
@@ -20,62 +22,15 @@ def _rows(words: Sequence[int], start: int, end: int) -> Rows:
     return [start, *words], [*words, end]
 
 
-_ROWS_MISTAKEN: tuple[tuple[str, Callable[[list[int], int, int], Rows]], ...] = (
-    (
-        "The decoder reads the word that it is to answer: it would only have to copy. The inputs "
-        "stand one place later than the targets.",
-        lambda words, start, end: ([start, *words, end], [start, *words, end]),
-    ),
-    (
-        "The decoder reads the word that it is to answer: put `start` before the inputs.",
-        lambda words, start, end: ([*words, end], [*words, end]),
-    ),
-    (
-        "The targets have no `end`: the model would never learn to stop.",
-        lambda words, start, end: ([start, *words[:-1]], list(words)),
-    ),
-    (
-        "The targets have no `end`, so the two rows differ in length: each input has one target.",
-        lambda words, start, end: ([start, *words], list(words)),
-    ),
-    (
-        "`start` is a target: the model never has to write it.",
-        lambda words, start, end: ([start, *words, end], [*words, end, start]),
-    ),
-    (
-        "Inputs and targets are exchanged: the function should give (inputs, targets).",
-        lambda words, start, end: ([*words, end], [start, *words]),
-    ),
-    (
-        "`end` is among the inputs: after `end` nothing is to be written, so it is never read.",
-        lambda words, start, end: ([start, *words, end], [*words, end]),
-    ),
-)
+_WORDS = ([16, 40, 42, 19], [25])
 
 
-@returns_verdict
-def check_decoder_rows(function: Function) -> str:
-    """Are these the inputs and targets of the decoder? `rows(words, start, end)`.
-
-    `words` is a list of tokens. It returns two lists of equal length: `start` and the words, and
-    the words and `end`.
-    """
-    note_mistakes(sentence for sentence, _ in _ROWS_MISTAKEN)
-    for words in ([16, 40, 42, 19], [25]):
-        answer = run(function, {"words": words, "start": 10, "end": 11})
+def _all_rows(function: Function) -> list[Rows]:
+    answers = [run(function, {"words": words, "start": 10, "end": 11}) for words in _WORDS]
+    for answer in answers:
         if answer.raised:
             raise Mistake(f"{answer.call} {answer.raised}.{answer.hint}")
-        found = _two_lists(answer.value, answer.call)
-        if found == _rows(words, 10, 11):
-            continue
-        for sentence, mistaken in _ROWS_MISTAKEN:
-            if found == mistaken(words, 10, 11):
-                raise Mistake(sentence)
-        raise Mistake(
-            f"{answer.call} gave {found[0]} and {found[1]}; it should give "
-            f"{[10, *words]} and {[*words, 11]}."
-        )
-    return "At each place the decoder reads one token and answers the next."
+    return [_two_lists(answer.value, answer.call) for answer in answers]
 
 
 def _two_lists(value: object, call: str) -> Rows:
@@ -83,11 +38,61 @@ def _two_lists(value: object, call: str) -> Rows:
         raise Mistake(f"{call} gave None: is the `return` missing?")
     if not isinstance(value, tuple | list) or len(value) != 2:
         raise Mistake(f"{call} gave {type_name(value)}; it should give two lists.")
-    first, second = (part.tolist() if isinstance(part, Tensor) else part for part in value)
+    first, second = (
+        part.tolist() if isinstance(part, Tensor | np.ndarray) else part for part in value
+    )
     for part in (first, second):
         if not isinstance(part, tuple | list):
             raise Mistake(f"{call} gave {type_name(part)} in the place of a list of tokens.")
     return list(first), list(second)
+
+
+def _other_rows(found: list[Rows], wanted: list[Rows]) -> str:
+    words, got, right = next(
+        one for one in zip(_WORDS, found, wanted, strict=True) if one[1] != one[2]
+    )
+    return (
+        f"For the words {words}, start 10 and end 11 it gave {got[0]} and {got[1]}; it should give "
+        f"{right[0]} and {right[1]}."
+    )
+
+
+check_decoder_rows = ObservedExercise(
+    """Are these the inputs and targets of the decoder? `rows(words, start, end)`.
+
+    `words` is a list of tokens. It returns two lists of equal length: `start` and the words, and
+    the words and `end`.
+    """,
+    right=_rows,
+    observe=_all_rows,
+    mistakes={
+        (lambda words, start, end: ([start, *words, end], [start, *words, end])): (
+            "The decoder reads the word that it is to answer: it would only have to copy. The "
+            "inputs stand one place later than the targets."
+        ),
+        (lambda words, start, end: ([*words, end], [*words, end])): (
+            "The decoder reads the word that it is to answer: put `start` before the inputs."
+        ),
+        (lambda words, start, end: ([start, *words[:-1]], list(words))): (
+            "The targets have no `end`: the model would never learn to stop."
+        ),
+        (lambda words, start, end: ([start, *words], list(words))): (
+            "The targets have no `end`, so the two rows differ in length: each input has one "
+            "target."
+        ),
+        (lambda words, start, end: ([start, *words, end], [*words, end, start])): (
+            "`start` is a target: the model never has to write it."
+        ),
+        (lambda words, start, end: ([*words, end], [start, *words])): (
+            "Inputs and targets are exchanged: the function should give (inputs, targets)."
+        ),
+        (lambda words, start, end: ([start, *words, end], [*words, end])): (
+            "`end` is among the inputs: after `end` nothing is to be written, so it is never read."
+        ),
+    },
+    explain=_other_rows,
+    praise="At each place the decoder reads one token and answers the next.",
+)
 
 
 # ---- layer normalisation

@@ -3,7 +3,8 @@
 As in ``attnlab.exercises.building``, another ``seed`` makes other numbers and sizes.
 """
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -13,13 +14,12 @@ from torch.nn import functional as F
 from attnlab.exercises import stages
 from attnlab.exercises.attempt import (
     Answer,
+    Arguments,
     KnownMistake,
     Named,
     as_float64,
-    check_arguments_and_dtype,
     difference,
     expect_tensor,
-    note_mistakes,
     number,
     random_tensors,
     require,
@@ -27,7 +27,8 @@ from attnlab.exercises.attempt import (
     same,
 )
 from attnlab.exercises.building import sizes
-from attnlab.exercises.verdict import Function, Mistake, returns_verdict
+from attnlab.exercises.exercise import Exercise
+from attnlab.exercises.verdict import Function, Mistake, returns_verdict, says
 from attnlab.models.generate import generate
 from attnlab.models.tiny import TinyTransformer
 
@@ -41,62 +42,69 @@ def _chosen(scores: Tensor, ids: Tensor, shift: int = 1) -> Tensor:
     return -scores.log_softmax(-1)[places, ids[places + shift]]
 
 
-_LOSS_MISTAKEN: tuple[KnownMistake, ...] = (
-    (
-        "It scores the token that has just been read: the scores at position i are for the token "
-        "at i + 1.",
-        lambda scores, ids: _chosen(scores, ids, 0).mean(),
-    ),
-    (
-        "It scores the token before: the scores at position i are for the token at i + 1.",
-        lambda scores, ids: _chosen(scores, ids, -1).mean(),
-    ),
-    ("That is the sum; the mean is asked for.", lambda scores, ids: _chosen(scores, ids).sum()),
-    (
-        "It divides by n. Only n − 1 tokens are predicted: nothing comes before the first.",
-        lambda scores, ids: _chosen(scores, ids).sum() / len(ids),
-    ),
-    ("After the last token nothing follows: leave the last position out.",
-     lambda scores, ids: F.cross_entropy(scores, ids.roll(-1))),
-    ("Those are bits: take the natural logarithm.",
-     lambda scores, ids: _chosen(scores, ids).mean() / torch.tensor(2.0).log()),
-    ("The sign is wrong: the loss is the mean of −log p.",
-     lambda scores, ids: -_chosen(scores, ids).mean()),
-    (
-        "The softmax is taken twice: `F.cross_entropy` takes scores, and does it itself.",
-        lambda scores, ids: F.cross_entropy(scores[:-1].softmax(-1), ids[1:]),
-    ),
-    ("The softmax is missing: the mean of −score is not a loss.",
-     lambda scores, ids: F.nll_loss(scores[:-1], ids[1:])),
-    ("The logarithm is missing: take −log of the probability.",
-     lambda scores, ids: -(-_chosen(scores, ids)).exp().mean()),
-    (
-        "It is the −log of the mean probability; take the mean of −log p.",
-        lambda scores, ids: -(-_chosen(scores, ids)).exp().mean().log(),
-    ),
-)  # fmt: skip
-
-
-@returns_verdict
-def check_next_token_loss(function: Function, *, seed: int = 0) -> str:
-    """Is it the loss? `next_token_loss(scores, ids) -> number`.
-
-    `scores` is (n, vocab), the scores of the next token at each position; `ids` (n,) are the tokens
-    that were read. Called with ordinary scores, and once with scores near 1000.
-    """
+def _loss_cases(*, seed: int = 0) -> Iterator[Arguments]:
     n, vocab = sizes(seed, 7, 11)
     scores, order = random_tensors((n, vocab), (vocab,), seed=seed + 6)
-    given = {"scores": scores, "ids": order.argsort()[:n]}
-    truth = stages.next_token_loss
-    require(function, given, truth, shape="", known_mistakes=_LOSS_MISTAKEN)
-    large = {**given, "scores": scores + 1000}
-    if not same(run(function, large).value, truth(**large)):
+    yield {"scores": scores, "ids": order.argsort()[:n]}
+
+
+def _loss_then(function: Function, given: Arguments) -> str:
+    large = {**given, "scores": given["scores"] + 1000}
+    if not same(run(function, large).value, stages.next_token_loss(**large)):
         raise Mistake(
             "Right for small scores, but wrong near 1000: exp overflows. Use `log_softmax` or "
             "`F.cross_entropy`."
         )
-    check_arguments_and_dtype(function, given)
-    return f"A model that knows nothing pays ln {vocab} = {number(torch.tensor(vocab).log())} nats."
+    vocab = given["scores"].shape[1]
+    return f"A model that knows nothing pays ln {vocab} = {number(math.log(vocab))} nats."
+
+
+check_next_token_loss = Exercise(
+    """Is it the loss? `next_token_loss(scores, ids) -> number`.
+
+    `scores` is (n, vocab), the scores of the next token at each position; `ids` (n,) are the tokens
+    that were read. Called with ordinary scores, and once with scores near 1000.
+    """,
+    right=stages.next_token_loss,
+    cases=_loss_cases,
+    axes="",
+    mistakes={
+        (lambda scores, ids: _chosen(scores, ids, 0).mean()): (
+            "It scores the token that has just been read: the scores at position i are for the "
+            "token at i + 1."
+        ),
+        (lambda scores, ids: _chosen(scores, ids, -1).mean()): (
+            "It scores the token before: the scores at position i are for the token at i + 1."
+        ),
+        (lambda scores, ids: _chosen(scores, ids).sum()): "That is the sum; the mean is asked for.",
+        (lambda scores, ids: _chosen(scores, ids).sum() / len(ids)): (
+            "It divides by n. Only n − 1 tokens are predicted: nothing comes before the first."
+        ),
+        (lambda scores, ids: F.cross_entropy(scores, ids.roll(-1))): (
+            "After the last token nothing follows: leave the last position out."
+        ),
+        (lambda scores, ids: _chosen(scores, ids).mean() / torch.tensor(2.0).log()): (
+            "Those are bits: take the natural logarithm."
+        ),
+        (lambda scores, ids: -_chosen(scores, ids).mean()): (
+            "The sign is wrong: the loss is the mean of −log p."
+        ),
+        (lambda scores, ids: F.cross_entropy(scores[:-1].softmax(-1), ids[1:])): (
+            "The softmax is taken twice: `F.cross_entropy` takes scores, and does it itself."
+        ),
+        (lambda scores, ids: F.nll_loss(scores[:-1], ids[1:])): (
+            "The softmax is missing: the mean of −score is not a loss."
+        ),
+        (lambda scores, ids: -(-_chosen(scores, ids)).exp().mean()): (
+            "The logarithm is missing: take −log of the probability."
+        ),
+        (lambda scores, ids: -(-_chosen(scores, ids)).exp().mean().log()): (
+            "It is the −log of the mean probability; take the mean of −log p."
+        ),
+    },
+    praise="",
+    then=_loss_then,
+)
 
 
 # ---- 7: training steps
@@ -168,6 +176,7 @@ def _outcome(function: Function, seed: int) -> tuple[Answer, Tensor]:
     return shown, torch.cat([p.detach().flatten() for p in parameters])
 
 
+@says(_TRAIN_MISTAKEN)
 @returns_verdict
 def check_training(function: Function, *, seed: int = 0) -> str:
     """Is it a training? `train(parameters, loss_of, batches, rate) -> losses`.
@@ -175,7 +184,6 @@ def check_training(function: Function, *, seed: int = 0) -> str:
     One step of AdamW for each batch, with PyTorch's defaults beside the rate. The result has the
     loss of each batch before its step; the parameters are changed in place.
     """
-    note_mistakes(sentence for sentence, _ in _TRAIN_MISTAKEN)
     (answer, found), (right, wanted) = _outcome(function, seed), _outcome(stages.train, seed)
     if answer.raised:
         raise Mistake(f"{answer.call} {answer.raised}.{answer.hint}")
@@ -284,6 +292,7 @@ _MODEL_MISTAKEN: tuple[KnownMistake, ...] = (
 )  # fmt: skip
 
 
+@says(_MODEL_MISTAKEN)
 @returns_verdict
 def check_whole_model(
     function: Function, shipped: Any = None, task: Any = None, *, seed: int = 0

@@ -28,8 +28,8 @@ from attnlab.core.positions import positions_of
 from attnlab.mechanisms.dense.complex_attention import ComplexAttention, Score
 from attnlab.mechanisms.positions.complex_embedding import ComplexEmbedding
 from attnlab.mechanisms.positions.complex_embedding.tables import ComplexWords
-from attnlab.models import inputs
 from attnlab.models.complex_layers import ComplexBlock, ComplexDropout, SeparateNorm
+from attnlab.models.inputs import Reading
 from attnlab.models.layers import embedding_std
 
 
@@ -96,10 +96,7 @@ class ComplexTransformer(nn.Module):
         self, tokens: Int[Tensor, "b n"], padding: Bool[Tensor, "b n"] | None = None
     ) -> Float[Tensor, "b n dim"]:
         """The vectors [real, imaginary] at every position, after the last layer."""
-        inputs.check_input(tokens, padding, 0, self)
-        if padding is not None:
-            tokens = tokens.masked_fill(~padding, 0)
-        tokens = inputs.in_vocabulary(tokens, self.vocab)
+        tokens = Reading.of(self, tokens, padding).tokens
         at = positions_of(tokens.shape[1], tokens.device, padding=padding)
         x = self.dropout(self.embedding(tokens, at))
         for block in self.blocks:

@@ -67,9 +67,9 @@ def _block_parts(
 ) -> Iterator[tuple[str, list[nn.Module | None], list[str]]]:
     for part in ("attention", "cross", "feed_forward"):
         if getattr(block, part) is not None:
-            both = [part, f"{part}_residual"]
-            modules = [getattr(block, each) for each in both]
-            yield f"{address}.{part}", modules, [f"{address}.{each}" for each in both]
+            join = f"{part}_residual"  # which calls the part, and counts its operations too
+            modules = [getattr(block, part), getattr(block, join)]
+            yield f"{address}.{part}", modules, [f"{address}.{join}"]
 
 
 def _parameters(modules: list[nn.Module | None], seen: set[int]) -> int:

@@ -31,7 +31,8 @@ from torch.nn import functional as F
 from attnlab.core.options import Size
 from attnlab.core.positions import positions_of
 from attnlab.core.shapes import checked
-from attnlab.models import inputs, positions
+from attnlab.models import positions
+from attnlab.models.inputs import Reading
 from attnlab.models.options import Options
 
 Kind = Literal["average", "convolution", "lstm"]
@@ -82,10 +83,7 @@ class WordClassifier(nn.Module):
 
     def vectors(self, tokens: Tensor, padding: Tensor | None = None) -> Float[Tensor, "b n dim"]:
         """The words at their positions; padding takes no position."""
-        inputs.check_input(tokens, padding, 0, self)
-        if padding is not None:
-            tokens = tokens.masked_fill(~padding, 0)
-        tokens = inputs.in_vocabulary(tokens, self.vocab)
+        tokens = Reading.of(self, tokens, padding).tokens
         at = positions_of(tokens.shape[1], tokens.device, padding=padding)
         if not isinstance(self.embedding, nn.Embedding):
             found: Tensor = self.embedding(tokens, at)

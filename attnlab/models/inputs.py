@@ -1,20 +1,98 @@
-"""Checks of what a model is called with; every refusal is a sentence."""
+"""What a model is called with, checked at the door; every refusal is a sentence."""
 
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from attnlab.core.lookup import checked_ids
 from attnlab.core.shapes import is_stored
+from attnlab.models.mixers import structural
+from attnlab.structures.structure import Structure
 
 
 class Reader(Protocol):
     """The parts of a model that decide which input fits it."""
 
+    vocab: int | None
     features: int | None
     max_len: int
     embedding: Any
+
+
+class Reading(NamedTuple):
+    """What a model reads, checked: nothing behind the door checks it again.
+
+    ``tokens``    (b, n) int64 within the vocabulary, or (b, n, features); fillers are 0.
+    ``padding``   (b, n) bool, True at real tokens; that of the structure if there is one.
+    ``structure`` what connects the tokens, where the model is told.
+    ``start``     positions that were read before, one number or one for each row (b,).
+    """
+
+    tokens: Tensor
+    padding: Tensor | None = None
+    structure: Any = None
+    start: int | Tensor = 0
+
+    @classmethod
+    def of(
+        cls, model: Reader, tokens: Tensor, padding: Tensor | None = None, structure: Any = None,
+        start: int | Tensor = 0,
+    ) -> "Reading":  # fmt: skip
+        """The reading, or a ValueError or TypeError that says what does not fit the model."""
+        check_input(tokens, padding, start if isinstance(start, int) else int(start.max()), model)
+        if structure is not None:
+            padding = padding_of(structure, model, tokens, padding)
+        if model.features is not None:
+            if padding is not None:  # a NaN in a padded vector must not spread
+                tokens = tokens.masked_fill(~padding[..., None], 0)
+            return cls(tokens.to(model.embedding.weight.dtype), padding, structure, start)
+        if padding is not None:
+            tokens = tokens.masked_fill(~padding, 0)
+        return cls(in_vocabulary(tokens, model.vocab), padding, structure, start)
+
+
+class Memory(NamedTuple):
+    """What a decoder reads beside its own tokens, checked: the encoded source (b, m, dim), its
+    padding, and what connects its tokens."""
+
+    values: Tensor | None = None
+    padding: Tensor | None = None
+    structure: Any = None
+
+    @classmethod
+    def of(
+        cls, model: Any, tokens: Tensor, values: Tensor | None, padding: Tensor | None,
+        structure: Any,
+    ) -> "Memory":  # fmt: skip
+        """The memory, or a ValueError or TypeError that says what does not fit the model."""
+        if (values is None) == (model.kind == "encoder_decoder"):
+            raise ValueError(
+                "memory=model.encode(source) belongs to an encoder_decoder, and only to that; "
+                f"this model's kind is {model.kind!r} and memory is "
+                f"{'missing' if values is None else 'given'}."
+            )
+        if values is None:
+            if padding is not None:
+                raise ValueError("memory_padding needs the memory that it belongs to.")
+            return cls(structure=structure)
+        check_memory(values, tokens, model.dim)
+        if padding is not None:
+            check_padding("memory_padding", padding, values)
+        if structure is not None:
+            padding = padding_of(structure, model, values, padding)
+        return cls(values, padding, structure)
+
+
+def padding_of(structure: Any, model: Any, tokens: Tensor, padding: Tensor | None) -> Tensor:
+    """The padding of a structure that fits the tokens and a model that is told structures."""
+    if not model.reads_structure:
+        raise ValueError(
+            "no part of this model is told a structure; leave it out, or build the model with "
+            f"a mechanism that is, one of {', '.join(structural())}"
+        )
+    fitting: Tensor = Structure.fitting(structure, tokens, padding).padding
+    return fitting
 
 
 def check_input(tokens: Tensor, padding: Tensor | None, start: int, model: Reader) -> None:

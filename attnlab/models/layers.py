@@ -1,17 +1,15 @@
 """The layers that every TinyTransformer stacks: attention and feed-forward on a residual stream."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
-from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint as recompute
 
-from attnlab.core.heads import Heads
+from attnlab.architecture.depth.checkpointed import again
+from attnlab.architecture.depth.plain import Plain
+from attnlab.core.branches import Branch, Sublayer
 from attnlab.core.options import takes_structure
 
 
@@ -24,80 +22,29 @@ def embedding_std(dim: int) -> float:
     return min(0.02, 2.56 / dim)
 
 
-class FeedForward(nn.Module):
-    """x -> W₂ gelu(W₁ x + b₁) + b₂, at each position alone.
-
-    With ``chunks`` the sequence is treated in so many pieces, one after the other, and backward
-    computes the hidden layer of each piece again: the memory of one piece, for one more forward
-    pass (Kitaev et al. 2020, section 3).
-    """
-
-    def __init__(self, dim: int, hidden: int, chunks: int = 1) -> None:
-        super().__init__()
-        self.chunks = chunks
-        self.expand = nn.Linear(dim, hidden)
-        self.contract = nn.Linear(hidden, dim)
-        nn.init.zeros_(self.expand.bias)
-        nn.init.zeros_(self.contract.bias)
-
-    def forward(self, x: Float[Tensor, "b n dim"]) -> Float[Tensor, "b n dim"]:
-        if self.chunks == 1:
-            return self._of_piece(x)
-        pieces = x.chunk(self.chunks, dim=1)
-        if not torch.is_grad_enabled():
-            return torch.cat([self._of_piece(piece) for piece in pieces], dim=1)
-        # Nothing here is random, so no state of a generator need be kept.
-        again = partial(recompute, use_reentrant=False, preserve_rng_state=False)
-        return torch.cat([again(self._of_piece, piece) for piece in pieces], dim=1)
-
-    def _of_piece(self, x: Tensor) -> Tensor:
-        out: Tensor = self.contract(F.gelu(self.expand(x)))
-        return out
-
-
-class Residual(nn.Module):
-    """How a sublayer f joins the stream: pre-norm x + f(norm(x)), post-norm norm(x + f(x))."""
-
-    def __init__(self, dim: int, norm: str, dropout: float) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(dim)
-        self.pre = norm == "pre"
-        self.dropout = dropout
-
-    def read(self, x: Float[Tensor, "b n dim"]) -> Float[Tensor, "b n dim"]:
-        return self.norm(x) if self.pre else x
-
-    def add(self, x: Tensor, out: Tensor) -> Tensor:
-        x = x + self.dropped(out)
-        return x if self.pre else self.norm(x)
-
-    def dropped(self, out: Tensor) -> Tensor:
-        """What is added, after dropout."""
-        return F.dropout(out, self.dropout, self.training)
-
-
 class Block(nn.Module):
-    """One layer: attention, in a decoder with a source cross-attention, feed-forward."""
+    """One layer: attention, in a decoder with a source cross-attention, feed-forward.
+
+    ``feed`` is a module of the role ``feed``, and ``join`` makes one of the role ``join`` for each
+    sublayer (``attnlab.architecture``).
+    """
 
     def __init__(
         self,
-        dim: int,
         attention: nn.Module,
-        cross: nn.Module | None,
-        hidden: int,
-        norm: str,
-        dropout: float,
-        feed_forward_chunks: int = 1,
+        feed: nn.Module,
+        join: Callable[[], nn.Module],
+        cross: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.attention = attention
         self.told = takes_structure(attention)
-        self.attention_residual = Residual(dim, norm, dropout)
+        self.attention_residual: Any = join()
         self.cross = cross
         self.cross_told = cross is not None and takes_structure(cross)
-        self.cross_residual = Residual(dim, norm, dropout) if cross is not None else None
-        self.feed_forward = FeedForward(dim, hidden, feed_forward_chunks)
-        self.feed_forward_residual = Residual(dim, norm, dropout)
+        self.cross_residual: Any = join() if cross is not None else None
+        self.feed_forward = feed
+        self.feed_forward_residual: Any = join()
 
     def forward(
         self,
@@ -107,9 +54,8 @@ class Block(nn.Module):
         memory_padding: Bool[Tensor, "b m"] | None = None,
         structure: Any = None,
     ) -> Float[Tensor, "b n dim"]:
-        given = {"structure": structure} if self.told else {}
-        out = self.attention(self.attention_residual.read(x), padding, **given)
-        return self._after_attention(x, out, memory, memory_padding, structure)
+        x = self.attention_residual(x, self._attending(padding, structure))
+        return self._after_attention(x, memory, memory_padding, structure)
 
     def step(
         self,
@@ -120,31 +66,107 @@ class Block(nn.Module):
         structure: Any = None,
     ) -> tuple[Float[Tensor, "b t dim"], Any]:
         """``forward`` for the next t positions only; ``state`` is that of the attention module."""
-        out, state = self.attention.step(self.attention_residual.read(x), state)  # type: ignore[operator]
-        return self._after_attention(x, out, memory, memory_padding, structure), state
+        reader = Reader(self.attention, state)
+        x = self.attention_residual(x, reader)
+        return self._after_attention(x, memory, memory_padding, structure), reader.state
 
     def _after_attention(
-        self, x: Tensor, out: Tensor, memory: Tensor | None, memory_padding: Tensor | None,
-        structure: Any,
-    ) -> Tensor:  # fmt: skip
-        x = self.attention_residual.add(x, out)
-        if self.cross is not None and self.cross_residual is not None:
-            read = self.cross_residual.read(x)
+        self, x: Tensor, memory: Tensor | None, memory_padding: Tensor | None, structure: Any
+    ) -> Tensor:
+        if self.cross is not None:
             connections = {"structure": structure}
             given = connections if self.cross_told else {"context_padding": memory_padding}
-            out = self.cross(read, context=memory, **given)
-            x = self.cross_residual.add(x, out)
-        out = self.feed_forward(self.feed_forward_residual.read(x))
-        return self.feed_forward_residual.add(x, out)
+            x = self.cross_residual(x, partial(self.cross, context=memory, **given))
+        out: Tensor = self.feed_forward_residual(x, self.feed_forward)
+        return out
+
+    def _attending(self, padding: Tensor | None, structure: Any) -> Sublayer:
+        given = {"structure": structure} if self.told else {}
+        return partial(self.attention, padding=padding, **given)
+
+    def branches(
+        self, padding: Tensor | None = None, structure: Any = None, read: Sublayer | None = None
+    ) -> tuple[Branch, Branch]:
+        """What attention and the feed-forward layer add; ``read`` in the place of attention."""
+        attending = self._attending(padding, structure) if read is None else read
+        return (
+            _branch(self.attention_residual, self.attention, attending),
+            _branch(self.feed_forward_residual, self.feed_forward, self.feed_forward),
+        )
+
+    def sublayers(self) -> list[tuple[Any, nn.Module]]:
+        """Each sublayer with the join by which it joins the stream."""
+        found = [(self.attention_residual, self.attention), (self.cross_residual, self.cross)]
+        found += [(self.feed_forward_residual, self.feed_forward)]
+        return [(join, sublayer) for join, sublayer in found if sublayer is not None]
+
+
+def _branch(join: Any, sublayer: nn.Module, call: Sublayer) -> Branch:
+    return Branch(partial(join.branch, f=call), (*sublayer.parameters(), *join.parameters()))
+
+
+class Reader:
+    """An attention module that reads on from a state, which it replaces by the next one."""
+
+    def __init__(self, attention: nn.Module, state: Any) -> None:
+        self.attention, self.state = attention, state
+
+    def __call__(self, x: Tensor) -> Tensor:
+        out: Tensor
+        out, self.state = self.attention.step(x, self.state)  # type: ignore[operator]
+        return out
+
+
+class Given:
+    """A block with all its other inputs given, as a depth calls it."""
+
+    def __init__(
+        self, block: Block, padding: Tensor | None, memory: Tensor | None,
+        memory_padding: Tensor | None, structure: Any,
+    ) -> None:  # fmt: skip
+        self.block, self.padding, self.structure = block, padding, structure
+        self.source = (memory, memory_padding, structure)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        out: Tensor = self.block(x, self.padding, *self.source)
+        return out
+
+    @property
+    def branches(self) -> Sequence[Branch]:
+        return self.block.branches(self.padding, self.structure)
+
+
+class Stepping(Given):
+    """A block that reads on from a state, which it replaces by the next one."""
+
+    def __init__(self, block: Block, state: Any, *source: Any) -> None:
+        super().__init__(block, None, *source)
+        self.state = state
+
+    def __call__(self, x: Tensor) -> Tensor:
+        x, self.state = self.block.step(x, self.state, *self.source)
+        return x
+
+    @property
+    def branches(self) -> Sequence[Branch]:
+        return self.block.branches(read=self._read)
+
+    def _read(self, x: Tensor) -> Tensor:
+        out: Tensor
+        out, self.state = self.block.attention.step(x, self.state)  # type: ignore[operator]
+        return out
 
 
 class Stack(nn.Module):
-    """Layers one after another; with pre-norm a last norm, as the stream is not normalised yet."""
+    """Layers one after another, as ``depth`` says; then a last norm, unless the joins leave the
+    stream normalised."""
 
-    def __init__(self, blocks: Sequence[Block], dim: int, norm: str) -> None:
+    def __init__(self, blocks: Sequence[Block], dim: int, depth: nn.Module | None = None) -> None:
         super().__init__()
         self.blocks = nn.ModuleList(blocks)
-        self.norm = nn.LayerNorm(dim) if norm == "pre" else nn.Identity()
+        normalised = all(join.normalised for block in blocks for join, _ in block.sublayers()[-1:])
+        self.norm = nn.Identity() if normalised else nn.LayerNorm(dim)
+        self.depth: Any = Plain() if depth is None else depth
 
     def forward(
         self,
@@ -157,12 +179,19 @@ class Stack(nn.Module):
         checkpoint: bool = False,
     ) -> Float[Tensor, "b n dim"]:
         given = (padding, memory, memory_padding, structure)
-        for block in self.blocks:
-            if checkpoint and torch.is_grad_enabled():
-                x = recompute(block, x, *given, use_reentrant=False)
-            else:
-                x = block(x, *given)
-        return self.norm(x)
+        layers: list[Any] = [Given(block, *given) for block in self.blocks]  # type: ignore[arg-type]
+        if checkpoint:
+            layers = self._recomputed(layers)
+        out: Tensor = self.norm(self.depth(x, layers))
+        return out
+
+    def _recomputed(self, layers: list[Any]) -> list[Any]:
+        if self.depth.reads_branches:
+            raise ValueError(
+                f"{type(self.depth).__name__} layers keep nothing that checkpoint=True could drop; "
+                "leave it out"
+            )
+        return [again(layer) for layer in layers]
 
     def step(
         self,
@@ -172,24 +201,36 @@ class Stack(nn.Module):
         memory_padding: Bool[Tensor, "b m"] | None = None,
         structure: Any = None,
     ) -> tuple[Float[Tensor, "b t dim"], list[Any]]:
-        after = []
-        for block, state in zip(self.blocks, states, strict=True):
-            x, state = block.step(x, state, memory, memory_padding, structure)  # type: ignore[operator]
-            after.append(state)
-        return self.norm(x), after
+        """``forward`` for the next t positions only."""
+        both = zip(self.blocks, states, strict=True)
+        source = (memory, memory_padding, structure)
+        layers = [Stepping(block, state, *source) for block, state in both]  # type: ignore[arg-type]
+        out: Tensor = self.norm(self.depth.step(x, layers))
+        return out, [layer.state for layer in layers]
 
 
-def shrink_residual_branches(model: nn.Module, keep: Sequence[nn.Module]) -> None:
-    """Divide each branch's last matrix by √(number of branches), as GPT-2 does.
+def initialise_branches(model: nn.Module, keep: Sequence[nn.Module]) -> None:
+    """Each join changes the initial weights of its sublayer, knowing how many there are.
 
-    The stream is a sum of that many branches; this keeps its initial variance the same for any
-    depth. Modules that the caller built are not changed: they may be trained already.
+    Modules that the caller built are not changed: they may be trained already.
     """
-    kept = {id(part) for module in keep for part in module.modules()}
+    done = {id(module) for module in keep}
     for stack in (s for s in model.children() if isinstance(s, Stack)):
-        branches = sum(2 if block.cross is None else 3 for block in stack.blocks)
-        for part in stack.modules():
-            if isinstance(part, FeedForward):
-                part.contract.weight.data.div_(math.sqrt(branches))
-            elif isinstance(part, Heads) and id(part) not in kept:
-                part.output.weight.data.div_(math.sqrt(branches))
+        found = [pair for block in stack.blocks for pair in block.sublayers()]  # type: ignore[operator]
+        for join, sublayer in found:
+            if id(sublayer) not in done:
+                join.initialise(sublayer, len(found))
+                done.add(id(sublayer))
+
+
+_NOW = {
+    "FeedForward": "attnlab.architecture.feed.mlp.MLP",
+    "Residual": "attnlab.architecture.join.pre_norm.PreNorm or post_norm.PostNorm",
+    "shrink_residual_branches": "attnlab.models.layers.initialise_branches",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name in _NOW:
+        raise ImportError(f"attnlab.models.layers.{name} is now {_NOW[name]}")
+    raise AttributeError(f"module 'attnlab.models.layers' has no attribute {name!r}")

@@ -14,7 +14,6 @@ KINDS = ("language_model", "classifier", "token_classifier", "encoder_decoder")
 CLASSIFIERS = ("classifier", "token_classifier")
 """An encoder alone, that answers with classes: one for each row, or one for each position."""
 
-NORMS = ("pre", "post")
 DECIDED_BY_THE_MODEL = frozenset({"dim", "heads", "causal", "positions"})
 MOST_LAYERS = 1000
 MOST_PARAMETERS = 2**32
@@ -43,25 +42,26 @@ class Options:
     max_len: int = 256
     positions: str = "learned"
     position_options: Mapping[str, Any] | None = None
-    norm: str = "pre"
+    feed: str = "mlp"
+    feed_options: Mapping[str, Any] | None = None
     hidden: int | None = None
+    join: str = "pre_norm"
+    join_options: Mapping[str, Any] | None = None
+    depth: str = "plain"
+    depth_options: Mapping[str, Any] | None = None
     tie: bool = True
     dropout: float = 0.0
     checkpoint: bool = False
-    reversible: bool = False
-    feed_forward_chunks: int = 1
 
     def __post_init__(self) -> None:
         self._check_types()
         check_choice("kind", self.kind, KINDS)
-        check_choice("norm", self.norm, NORMS)
         self._check_ends()
         self._check_embedding()
         self._check_size()
         self._check_heads()
         self._check_attention_options()
-        self._check_position_options()
-        self._check_reversible()
+        self._check_named_options()
 
     @property
     def hidden_width(self) -> int:
@@ -74,7 +74,8 @@ class Options:
         own: dict[str, Any] = {option.name: getattr(self, option.name) for option in fields(self)}
         own["attention"] = _plain(self.attention) if named else None
         own["attention_options"] = _plain(self.attention_options)
-        own["position_options"] = _plain(self.position_options)
+        for name in _NAMED:
+            own[name] = _plain(own[name])
         return own
 
     def _check_types(self) -> None:
@@ -153,34 +154,25 @@ class Options:
                 )
             _refuse_decided("attention_options", each, DECIDED_BY_THE_MODEL)
 
-    def _check_position_options(self) -> None:
+    def _check_named_options(self) -> None:
+        for what, example in _NAMED.items():
+            given = getattr(self, what)
+            if given is not None and not _are_keyword_arguments(given):
+                raise TypeError(
+                    f"{what} are keyword arguments as a dict, such as {example}; got {given!r}."
+                )
         given = self.position_options
-        if given is not None and not _are_keyword_arguments(given):
-            raise TypeError(
-                "position_options are keyword arguments as a dict, such as "
-                f'{{"layout": "interleaved"}}; got {given!r}.'
-            )
-        _refuse_decided(
-            "position_options", given, DECIDED_BY_THE_MODEL | {"max_len", "vocab", "output"}
-        )
+        decided = DECIDED_BY_THE_MODEL | {"max_len", "vocab", "output"}
+        _refuse_decided("position_options", given, decided)
 
-    def _check_reversible(self) -> None:
-        if not self.reversible:
-            return
-        if self.norm != "pre":
-            raise ValueError(
-                f"reversible layers need norm='pre', got norm={self.norm!r}: a layer norm after "
-                "the sum cannot be undone."
-            )
-        if self.kind == "encoder_decoder":
-            raise ValueError(
-                "reversible layers have no cross-attention, which kind='encoder_decoder' needs; "
-                "leave reversible=True out."
-            )
-        if self.checkpoint:
-            raise ValueError(
-                "reversible=True recomputes the layers already; leave checkpoint=True out."
-            )
+
+_NAMED = {
+    "position_options": '{"layout": "interleaved"}',
+    "feed_options": '{"chunks": 2}',
+    "join_options": "{}",
+    "depth_options": "{}",
+}
+"""The options that go to a page of the catalogue → an example of them."""
 
 
 def changed(config: Mapping[str, Any]) -> str:

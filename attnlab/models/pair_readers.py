@@ -6,10 +6,14 @@ reads each alone (the representation model): the vector of a text does not depen
 so those of all rows and columns of a table can be computed once and stored.
 """
 
+from functools import partial
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from attnlab.architecture.feed.mlp import MLP
+from attnlab.architecture.join.pre_norm import PreNorm
 from attnlab.core.options import Size
 from attnlab.core.shapes import checked
 from attnlab.mechanisms.structure.rci import PairAttention, joined
@@ -38,10 +42,9 @@ class PairReader(nn.Module):
         for table in (self.words, self.places, self.parts, self.marks):
             if table is not None:
                 nn.init.normal_(table.weight, std=0.5)
-        blocks = [
-            Block(dim, PairAttention(dim, heads), None, 2 * dim, "pre", 0.0) for _ in range(layers)
-        ]
-        self.stack = Stack(blocks, dim, "pre")
+        join = partial(PreNorm, dim)
+        blocks = [Block(PairAttention(dim, heads), MLP(dim, 2 * dim), join) for _ in range(layers)]
+        self.stack = Stack(blocks, dim)
         self.output = nn.Linear(dim, 2)
 
     def forward(

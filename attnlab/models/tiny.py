@@ -26,6 +26,9 @@ Normalization in the Transformer Architecture, ICML 2020, arXiv:2002.04745), GEL
 and the 1/√(number of residual branches) initialisation of GPT-2 (Radford et al., Language Models
 are Unsupervised Multitask Learners, 2019); dropout on the residual branches and the embedding only,
 never on attention weights.
+
+Five parts are pages of the catalogue, each chosen by its name: ``attention``, ``positions``, and of
+``attnlab.architecture`` ``feed``, ``join`` and ``depth``.
 """
 
 import inspect
@@ -42,13 +45,11 @@ from attnlab.core.carried import cleared
 from attnlab.core.options import takes_structure
 from attnlab.core.positions import positions_of
 from attnlab.core.suggest import check_choice, suggestion
-from attnlab.mechanisms.positions.factorized import DEVIATION, FactorizedEmbedding, Factors
-from attnlab.models import inputs, positions, storage
-from attnlab.models.layers import Block, Stack, embedding_std, shrink_residual_branches
-from attnlab.models.mixers import build_cross, build_mixers, structural
+from attnlab.mechanisms.positions.factorized import FactorizedEmbedding
+from attnlab.models import inputs, parts, positions, storage
+from attnlab.models.inputs import Memory, Reading
+from attnlab.models.layers import Block, Stack, initialise_branches
 from attnlab.models.options import CLASSIFIERS, Attention, Options, as_list, changed
-from attnlab.models.reversible import ReversibleStack
-from attnlab.structures.structure import Structure
 
 
 class DecoderState(NamedTuple):
@@ -67,12 +68,13 @@ def _signature() -> inspect.Signature:
 
 
 def _options(vocab: int | None, options: Mapping[str, Any]) -> Options:
-    known = inspect.signature(Options).parameters
+    options, known = parts.in_todays_names(options), inspect.signature(Options).parameters
     for name in options:
         if name not in known:
             raise TypeError(f"TinyTransformer has no option {name!r}{suggestion(name, known)}")
     o = Options(vocab=vocab, **options)
     check_choice("positions", o.positions, tuple(positions.schemes()))
+    parts.check(o)
     return o
 
 
@@ -100,7 +102,12 @@ class TinyTransformer(nn.Module):
         the attention layers are shared by all layers of a stack, and need mechanisms that take them
         (``attnlab.goes_with``).
     position_options: more keyword arguments for the scheme, as {"layout": "interleaved"}.
-    norm: "pre" or "post", where the layer norm stands.
+    feed, join, depth: pages of ``attnlab.architecture`` by their names: the feed-forward layer
+        ("mlp"), how a sublayer joins the stream ("pre_norm" or "post_norm": where the layer norm
+        stands), and the way through the layers ("plain", "checkpointed", or "reversible": memory
+        that does not grow with their number; its stream has two halves, so it is another model).
+    feed_options, join_options, depth_options: more keyword arguments for them, as {"chunks": 4}:
+        the feed-forward layers run in pieces of the sequence, computed again during backward.
     hidden: width of the feed-forward layers, 4·dim if not given.
     tie: use the token embedding, or its two factors, as output matrix too (a classifier has no
         such matrix, complex word embeddings no such table).
@@ -109,11 +116,8 @@ class TinyTransformer(nn.Module):
         forward pass more, for the memory of one layer instead of all. ``model.checkpoint = True``
         switches it later.
 
-    reversible: compute the activations again, during backward, from the output of the last layer
-        (``attnlab.models.reversible``): one more forward pass, for memory that does not grow with
-        the number of layers. The stream has two halves, so it is another model than without.
-    feed_forward_chunks: in how many pieces of the sequence the feed-forward layers run (1), each
-        computed again during backward.
+    Options of earlier versions go on working: norm="post" is join="post_norm", reversible=True is
+    depth="reversible", feed_forward_chunks=4 is feed_options={"chunks": 4}.
 
     Defaults and checks are those of ``attnlab.models.options.Options``.
     ``model.config`` rebuilds the model: ``TinyTransformer(**model.config)``, as long as
@@ -131,15 +135,15 @@ class TinyTransformer(nn.Module):
         self.kind, self.vocab, self.features = o.kind, o.vocab, o.features
         self.dim, self.max_len = o.dim, o.max_len
         self.dropout, self.checkpoint = o.dropout, o.checkpoint
-        self.embedding: Any = positions.of_tokens(o) or _embedding(o)
+        self.embedding: Any = positions.of_tokens(o) or parts.embedding(o)
         self.positions = positions.at_embedding(o)
         scheme = self.embedding if self._turns else self.positions
         self._told = scheme is not None and takes_structure(scheme)  # compilers cannot ask
-        self.encoder = None if o.kind == "language_model" else _stack(o, causal=False)
-        self.decoder = None if o.kind in CLASSIFIERS else _stack(o, causal=True)
-        self.output = _output(o, tied=o.tie and not self._turns)
+        self.encoder = None if o.kind == "language_model" else parts.stack(o, causal=False)
+        self.decoder = None if o.kind in CLASSIFIERS else parts.stack(o, causal=True)
+        self.output = parts.output(o, tied=o.tie and not self._turns)
         given = [each for each in as_list(o.attention) if isinstance(each, nn.Module)]
-        shrink_residual_branches(self, keep=given)
+        initialise_branches(self, keep=given)
 
     def extra_repr(self) -> str:
         return changed(self.config)
@@ -158,14 +162,15 @@ class TinyTransformer(nn.Module):
         that of the tokens that are encoded: the source, if there is one.
         """
         self.check_source(source, source_padding)
-        if self.kind == "token_classifier":
-            return self.logits(self.encode(tokens, padding, structure))
         if self.decoder is None:
-            return self.logits(self._pooled(tokens, padding, structure))
-        memory = None
-        if source is not None:
-            memory = self.encode(source, source_padding, structure)
-        return self.logits(self.decode(tokens, padding, memory, source_padding, structure))
+            reading = Reading.of(self, tokens, padding, structure)
+            x = self._encoded(reading)
+            return self._scores(x if self.kind == "token_classifier" else _pooled(x, reading))
+        if source is None:
+            return self._scores(self.decode(tokens, padding, structure=structure))
+        read = Reading.of(self, source, source_padding, structure)
+        memory = Memory(self._encoded(read), read.padding, structure)
+        return self._scores(self._decoded(Reading.of(self, tokens, padding), memory))
 
     def encode(
         self,
@@ -176,9 +181,7 @@ class TinyTransformer(nn.Module):
         """The encoder's output at every position (``source`` of an encoder-decoder)."""
         if self.encoder is None:
             raise ValueError(f"a model of kind={self.kind!r} has no encoder; call decode().")
-        padding = self._padding_of(structure, tokens, padding)
-        x = self._embed(tokens, padding, structure=structure)
-        return self.encoder(x, padding, structure=structure, checkpoint=self.checkpoint)
+        return self._encoded(Reading.of(self, tokens, padding, structure))
 
     def decode(
         self,
@@ -193,11 +196,22 @@ class TinyTransformer(nn.Module):
         """
         if self.decoder is None:
             raise ValueError(f"a model of kind={self.kind!r} has no decoder; call encode().")
-        x = self._embed(tokens, padding)
-        self._check_memory(memory, memory_padding, tokens)
-        memory_padding = self._padding_of(structure, memory, memory_padding)
-        given = (padding, memory, memory_padding, structure)
-        return self.decoder(x, *given, checkpoint=self.checkpoint)
+        reading = Reading.of(self, tokens, padding)
+        return self._decoded(
+            reading, Memory.of(self, reading.tokens, memory, memory_padding, structure)
+        )
+
+    def _encoded(self, reading: Reading) -> Tensor:
+        assert self.encoder is not None
+        given = {"structure": reading.structure, "checkpoint": self.checkpoint}
+        out: Tensor = self.encoder(self._embedded(reading), reading.padding, **given)
+        return out
+
+    def _decoded(self, reading: Reading, memory: Memory) -> Tensor:
+        assert self.decoder is not None
+        x = self._embedded(reading)
+        out: Tensor = self.decoder(x, reading.padding, *memory, checkpoint=self.checkpoint)
+        return out
 
     def logits(self, x: Float[Tensor, "... dim"]) -> Float[Tensor, "... vocab"]:
         """The scores of tokens or classes, from vectors of width dim."""
@@ -207,8 +221,12 @@ class TinyTransformer(nn.Module):
                 f"x must be float vectors of width dim={self.dim} in its last axis; "
                 f"got {x.dtype} of shape {tuple(x.shape)}."
             )
+        return self._scores(x)
+
+    def _scores(self, x: Tensor) -> Tensor:
         if self.output is not None:
-            return self.output(x)
+            found: Tensor = self.output(x)
+            return found
         if isinstance(self.embedding, FactorizedEmbedding):
             return self.embedding.logits(x)
         return F.linear(x, self.embedding.weight)
@@ -234,7 +252,7 @@ class TinyTransformer(nn.Module):
         The same numbers as ``forward`` on all tokens so far, for the work of t positions.
         """
         x, state = self._read_on(tokens, state, memory, memory_padding, structure)
-        return self.logits(x[:, -1]), state
+        return self._scores(x[:, -1]), state
 
     def advance(
         self, tokens: Int[Tensor, "b t"], state: DecoderState | None = None
@@ -242,7 +260,7 @@ class TinyTransformer(nn.Module):
         """As ``step``, with the logits at every one of the t tokens: a text is read, or trained on,
         in segments."""
         x, state = self._read_on(tokens, state, None, None, None)
-        return self.logits(x), state
+        return self._scores(x), state
 
     def cleared(self, state: DecoderState, ended: Bool[Tensor, "b"]) -> DecoderState:
         """The state after the end of a document in those sequences where ``ended`` is True: later
@@ -268,10 +286,9 @@ class TinyTransformer(nn.Module):
                 "generate(…) re-runs the prefix for others."
             )
         position, layers, begins = _checked_state(state, len(self.decoder.blocks))
-        x = self._embed(tokens, None, start=position if begins is None else position - begins)
-        self._check_memory(memory, memory_padding, tokens)
-        memory_padding = self._padding_of(structure, memory, memory_padding)
-        x, layers = self.decoder.step(x, layers, memory, memory_padding, structure)
+        reading = Reading.of(self, tokens, start=position if begins is None else position - begins)
+        read = Memory.of(self, reading.tokens, memory, memory_padding, structure)
+        x, layers = self.decoder.step(self._embedded(reading), layers, *read)
         return x, DecoderState(position + tokens.shape[1], layers, begins)
 
     def save(self, path: str | Path, extra: Mapping[str, str] | None = None) -> None:
@@ -321,136 +338,49 @@ class TinyTransformer(nn.Module):
                 f"source is for kind='encoder_decoder'; a {self.kind} has no cross-attention."
             )
 
-    def _check_memory(
-        self, memory: Tensor | None, memory_padding: Tensor | None, tokens: Tensor
-    ) -> None:
-        if (memory is None) == (self.kind == "encoder_decoder"):
-            raise ValueError(
-                "memory=model.encode(source) belongs to an encoder_decoder, and only to that; "
-                f"this model's kind is {self.kind!r} and memory is "
-                f"{'missing' if memory is None else 'given'}."
-            )
-        if memory is not None:
-            inputs.check_memory(memory, tokens, self.dim)
-        if memory_padding is None:
-            return
-        if memory is None:
-            raise ValueError("memory_padding needs the memory that it belongs to.")
-        inputs.check_padding("memory_padding", memory_padding, memory)
-
     @property
     def reads_structure(self) -> bool:
         """Whether some part is told what connects the tokens, as ``model(tokens, structure=…)``."""
         parts = (part for part in self.modules() if part is not self)
         return any(takes_structure(part) for part in parts if not isinstance(part, Block | Stack))
 
-    def _padding_of(
-        self, structure: Any, tokens: Tensor | None, padding: Tensor | None
-    ) -> Tensor | None:
-        if structure is None or tokens is None:
-            return padding
-        if not self.reads_structure:
-            raise ValueError(
-                "no part of this model is told a structure; leave it out, or build the model with "
-                f"a mechanism that is, one of {', '.join(structural())}"
-            )
-        return Structure.fitting(structure, tokens, padding).padding
-
-    def _pooled(self, tokens: Tensor, padding: Tensor | None, structure: Any) -> Tensor:
-        x = self.encode(tokens, padding, structure)
-        if structure is not None:
-            of_structure: Tensor = structure.pooled(x)
-            return of_structure
-        if padding is None:
-            return x.mean(1)
-        real = padding[..., None].to(x.dtype)
-        return (x.masked_fill(~padding[..., None], 0)).sum(1) / real.sum(1).clamp(min=1)
-
-    def _embed(
-        self, tokens: Tensor, padding: Tensor | None, start: int | Tensor = 0, structure: Any = None
-    ) -> Tensor:
-        furthest = start if isinstance(start, int) else int(start.max())
-        inputs.check_input(tokens, padding, furthest, self)
-        if self.features is not None:
-            if padding is not None:  # a NaN in a padded vector must not spread
-                tokens = tokens.masked_fill(~padding[..., None], 0)
-            x = self.embedding(tokens.to(self.embedding.weight.dtype))
-        else:
-            if padding is not None:
-                tokens = tokens.masked_fill(~padding, 0)
-            tokens = inputs.in_vocabulary(tokens, self.vocab)
-            x = tokens if self._turns else self.embedding(tokens)
-        placed = self._place(x, padding, start, structure)
-        return F.dropout(placed, self.dropout, self.training)
+    def _embedded(self, reading: Reading) -> Tensor:
+        x = reading.tokens if self._turns else self.embedding(reading.tokens)
+        return F.dropout(self._placed(x, reading), self.dropout, self.training)
 
     @property
     def _turns(self) -> bool:
         """Whether the embedding itself is asked where tokens stand."""
         return not isinstance(self.embedding, nn.Embedding | nn.Linear | FactorizedEmbedding)
 
-    def _place(
-        self, x: Tensor, padding: Tensor | None, start: int | Tensor, structure: Any
-    ) -> Tensor:
+    def _placed(self, x: Tensor, reading: Reading) -> Tensor:
         scheme = self.embedding if self._turns else self.positions
         if scheme is None:
             return x
+        placed: Tensor
         if self._told:
-            of_tree: Tensor = scheme(x, structure=structure)
-            return of_tree
-        at = positions_of(x.shape[1], x.device, padding=padding, start=start)
-        placed: Tensor = scheme(x, at)
+            placed = scheme(x, structure=reading.structure)
+        else:
+            padding, start = reading.padding, reading.start
+            placed = scheme(x, positions_of(x.shape[1], x.device, padding=padding, start=start))
         return placed
+
+
+def _pooled(x: Tensor, reading: Reading) -> Tensor:
+    """The vector of the structure, or the mean over the real positions."""
+    if reading.structure is not None:
+        of_structure: Tensor = reading.structure.pooled(x)
+        return of_structure
+    if reading.padding is None:
+        return x.mean(1)
+    real = reading.padding[..., None]
+    return x.masked_fill(~real, 0).sum(1) / real.to(x.dtype).sum(1).clamp(min=1)
 
 
 def check_model(model: object) -> None:
     """A TypeError unless ``model`` is a TinyTransformer, perhaps compiled."""
     if not isinstance(getattr(model, "_orig_mod", model), TinyTransformer):
         raise TypeError(f"model must be a TinyTransformer; got a {type(model).__name__}.")
-
-
-def _stack(o: Options, *, causal: bool) -> Stack:
-    """The encoder, or with ``causal`` the decoder, which reads the source if there is one."""
-    cross = causal and o.kind == "encoder_decoder"
-    blocks = [
-        Block(
-            o.dim,
-            mixer,
-            build_cross(o) if cross else None,
-            o.hidden_width,
-            o.norm,
-            o.dropout,
-            o.feed_forward_chunks,
-        )
-        for mixer in build_mixers(o, causal)
-    ]
-    return (ReversibleStack if o.reversible else Stack)(blocks, o.dim, o.norm)
-
-
-def _embedding(o: Options) -> nn.Embedding | nn.Linear | FactorizedEmbedding:
-    if o.vocab is None:
-        assert o.features is not None
-        return nn.Linear(o.features, o.dim)
-    if o.embedding_rank is not None:
-        factors = FactorizedEmbedding(o.dim, options=Factors(vocab=o.vocab, rank=o.embedding_rank))
-        factors.table.data.mul_(embedding_std(o.dim) / DEVIATION)
-        return factors
-    embedding = nn.Embedding(o.vocab, o.dim)
-    nn.init.normal_(embedding.weight, std=embedding_std(o.dim))
-    return embedding
-
-
-def _output(o: Options, *, tied: bool) -> nn.Linear | None:
-    """The output matrix; None where the token embedding serves."""
-    classifies = o.kind in CLASSIFIERS
-    if not classifies and tied:
-        return None
-    width = o.classes if classifies else o.vocab
-    assert width is not None
-    output = nn.Linear(o.dim, width, bias=classifies)
-    nn.init.normal_(output.weight, std=embedding_std(o.dim))
-    if output.bias is not None:
-        nn.init.zeros_(output.bias)
-    return output
 
 
 def _checked_state(state: DecoderState | None, layers: int) -> DecoderState:

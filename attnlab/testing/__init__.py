@@ -8,12 +8,14 @@
 
 ``pytest test_mymix.py`` then asks of it what is asked of every mechanism of attnlab: that each form
 equals ``naive`` in values and gradients, that nothing leaks from the future, that padding changes
-nothing, that costs grow as the card says. The tests are those of ``attnlab.testing.mechanisms``.
+nothing, that costs grow as the card says. The tests are those of ``attnlab.testing.mechanisms``;
+cards of other roles are asked those of ``architecture``, ``objectives`` and ``compression``.
 
 This room needs pytest, and nothing else of attnlab imports it: ``pip install pytest``.
 """
 
 import functools
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -27,7 +29,18 @@ from attnlab.core.lazy import modules_of
 __all__ = ["claims"]
 __getattr__ = modules_of(__name__)
 
-pytest.register_assert_rewrite("attnlab.testing.mechanisms")
+_OF_ROLES = {
+    "attend": "mechanisms",
+    "mix": "mechanisms",
+    "feed": "architecture",
+    "join": "architecture",
+    "depth": "architecture",
+    "objective": "objectives",
+    "compress": "compression",
+}
+"""Role → the module of this room that has its claims."""
+
+pytest.register_assert_rewrite(*{f"attnlab.testing.{name}" for name in _OF_ROLES.values()})
 
 
 def claims(mechanism: str | Card) -> type:
@@ -38,18 +51,17 @@ def claims(mechanism: str | Card) -> type:
     card = catalog.card(mechanism) if isinstance(mechanism, str) else mechanism
     if not isinstance(card, Card):
         raise TypeError(f"claims takes the name of a mechanism or its card, got {mechanism!r}")
-    if not card.mixes:
+    if card.role not in _OF_ROLES:
         raise ValueError(
-            f"{card.name} has the role {card.role!r}; the claims are for layers that mix "
-            "positions, of the roles 'attend' and 'mix'"
+            f"{card.name} has the role {card.role!r}; there are claims for the roles "
+            f"{', '.join(map(repr, _OF_ROLES))}"
         )
     if card not in tuple(catalog.cards()):
         raise ValueError(f"{card.name} is not in the catalogue; call attnlab.register(card) first")
-    from attnlab.testing import mechanisms as every
-
+    every = vars(importlib.import_module(f"attnlab.testing.{_OF_ROLES[card.role]}"))
     tests = {
         name: staticmethod(_of_one_card(test, card))
-        for name, test in vars(every).items()
+        for name, test in every.items()
         if name.startswith("test_")
     }
     return type(f"Test_{card.name}", (), tests)

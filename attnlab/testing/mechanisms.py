@@ -14,7 +14,7 @@ import itertools
 import sys
 import textwrap
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -81,10 +81,13 @@ def named(card: Card, *rest: Any) -> Any:
 
 
 class Cases(list[Any]):
-    """What a claim is asked for: ``of`` one card, and in the list of every card there is."""
+    """What a claim is asked for: ``of`` one card, and in the list of every card there is, by
+    default of those that mix."""
 
-    def __init__(self, of: Callable[[Card], list[Any]]) -> None:
-        super().__init__(case for card in CARDS for case in of(card))
+    def __init__(
+        self, of: Callable[[Card], list[Any]], cards: Iterable[Card] | None = None
+    ) -> None:
+        super().__init__(case for card in (CARDS if cards is None else cards) for case in of(card))
         self.of = of
 
 

@@ -39,7 +39,8 @@ from attnlab.train.errors import CheckpointError, TrainingError
 from attnlab.train.evaluation import Evaluation, evaluate
 from attnlab.train.generators import preserved_generators
 from attnlab.train.history import Callback, History, State
-from attnlab.train.objective import check_precision
+from attnlab.train.objective import chosen
+from attnlab.train.precision import check_precision
 from attnlab.train.processes import Processes
 from attnlab.train.run import Run
 from attnlab.train.saving import Saves
@@ -69,6 +70,7 @@ def fit(
     task: Task,
     steps: int,
     *,
+    objective: str | nn.Module = "next_token",
     gradient_checkpointing: bool = False,
     device: str | torch.device | None = None,
     folder: str | Path | None = None,
@@ -84,6 +86,9 @@ def fit(
     arguments give equal bits on the CPU, and on a GPU as far as its kernels are deterministic.
 
     steps: length of the whole run, the steps of a resumed checkpoint included.
+    objective: what is hidden and what must be answered: the name of a page of
+        `attnlab.objectives`, or such a module, as `attnlab.build(name, …)` makes it. "next_token"
+        scores the targets of the task as they are.
     gradient_checkpointing: turns on the model's own switch (`model.checkpoint`, or Hugging Face's
         `gradient_checkpointing_enable`) for the run.
     folder: where checkpoints live, written every `save_every` steps, at the end, and when a
@@ -104,6 +109,7 @@ def fit(
     settings = Settings(steps=steps, **options)
     check_model(model)
     check_task(task)
+    asked = chosen(objective)
     for name, flag in (
         ("gradient_checkpointing", gradient_checkpointing),
         ("resume", resume),
@@ -118,9 +124,12 @@ def fit(
     processes = Processes(accelerator, target)
     with preserved_generators(target), _checkpointing(model, gradient_checkpointing):
         model.to(target)
-        row = try_out(model, task, settings, target, processes)
-        saves = Saves(place, model, task, row, settings, processes)
-        run = Run(model, task, settings, processes=processes, saves=saves, callbacks=callbacks)
+        asked.to(target)
+        described = try_out(model, task, settings, asked, target, processes)
+        saves = Saves(place, model, described, asked, settings, processes)
+        run = Run(
+            model, task, settings, asked, processes=processes, saves=saves, callbacks=callbacks
+        )
         if resume:
             run.resume()
         run.train(progress)

@@ -1,6 +1,8 @@
 """Loss and accuracy on fixed batches, without training on them."""
 
-from typing import NamedTuple, cast
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -11,9 +13,10 @@ from attnlab.train.diagnose import first_fault
 from attnlab.train.documents import Segment, documents_of
 from attnlab.train.errors import TrainingError
 from attnlab.train.generators import derived_seed, preserved_generators
-from attnlab.train.objective import autocast, check_precision, logits_of, summed_loss
+from attnlab.train.objective import chosen
+from attnlab.train.precision import autocast, check_precision
 from attnlab.train.segments import check_longest, check_segments, next_logits, segment_logits
-from attnlab.train.task import Batch, Task, check_task, draw
+from attnlab.train.task import Task, check_classes, check_task, draw
 from attnlab.train.tensors import bare
 
 
@@ -35,16 +38,19 @@ def evaluate(
     seed: int = 0,
     precision: str = "fp32",
     segment: int | None = None,
+    objective: str | nn.Module = "next_token",
 ) -> Evaluation:
     """Loss and accuracy of `model` on `batches` fixed batches of `task`, where the model is.
 
     The same `seed` gives the same batches every time. `segment` reads texts in pieces as `fit`
-    does: of a task of documents a batch is the next piece of each. Of several processes each
-    evaluates all batches itself. The model's modes, the random generators and the gradients are as
-    before. Raises `TrainingError` naming the layer if the loss is not finite.
+    does: of a task of documents a batch is the next piece of each. `objective` is that of `fit`.
+    Of several processes each evaluates all batches itself. The model's modes, the random generators
+    and the gradients are as before. Raises `TrainingError` naming the layer if the loss is not
+    finite.
     """
     check_model(model)
     check_task(task)
+    asked = chosen(objective)
     check_precision(precision, device_of(model))
     if not isinstance(split, str):
         raise ValueError(f"split must be 'train' or 'validation'; {shown(split)} was given.")
@@ -53,10 +59,11 @@ def evaluate(
     seed = as_integer("seed", seed)
     if segment is not None:
         segment = as_integer("segment", segment, least=1, most=MOST_STEPS)
-        check_segments(bare(model), task)
+        check_segments(bare(model), task, asked)
     sums = summed_scores(
-        model, task, indices, size, split=split, seed=seed, precision=precision, segment=segment
-    )
+        model, task, indices, size,
+        objective=asked, split=split, seed=seed, precision=precision, segment=segment,
+    )  # fmt: skip
     return evaluation(sums)
 
 
@@ -75,6 +82,7 @@ def summed_scores(
     indices: range,
     batch_size: int,
     *,
+    objective: Any,
     split: str = "validation",
     seed: int = 0,
     precision: str = "fp32",
@@ -90,38 +98,46 @@ def summed_scores(
         for index in indices:
             torch.manual_seed(derived_seed(seed, "evaluate", index))
             if documents is None:
-                drawn = draw(task, split, batch_size, seed=derived_seed(seed, split, index))
+                drawn = draw(task, split, batch_size, derived_seed(seed, split, index), objective)
             else:
                 drawn = documents.draw(index)
             batch = drawn.batch.to(device)
             with autocast(precision, device):
                 if segment is None:
-                    logits = logits_of(model, batch, drawn.largest)
+                    answers = objective.answers(model, batch)
+                    check_classes(answers, drawn.largest)
                 elif documents is None:
-                    logits = torch.cat([*segment_logits(bare(model), batch, segment)], dim=1)
+                    answers = torch.cat([*segment_logits(bare(model), batch, segment)], dim=1)
                 else:
-                    logits, state = next_logits(bare(model), cast(Segment, batch), state)
-            part = _scores(logits, batch.targets, drawn.scored)
+                    answers, state = next_logits(bare(model), cast(Segment, batch), state)
+            part = torch.tensor(
+                [
+                    float(objective.loss(answers, batch)),
+                    float(objective.right(answers, batch)),
+                    float(drawn.scored),
+                ],
+                dtype=torch.float64,
+            )
             if not part.isfinite().all():
-                raise _evaluation_error(model, batch, precision, index, float(part[0]))
+                again = partial(objective.answers, model, batch)
+                raise _evaluation_error(model, again, precision, device, index, float(part[0]))
             sums += part
     return sums
 
 
-def _scores(logits: Tensor, targets: Tensor, scored: int) -> Tensor:
-    right = (logits.argmax(-1) == targets).sum()  # an unscored target equals no answer
-    sums = [float(summed_loss(logits, targets)), float(right), float(scored)]
-    return torch.tensor(sums, dtype=torch.float64)
-
-
 def _evaluation_error(
-    model: nn.Module, batch: Batch, precision: str, index: int, loss: float
+    model: nn.Module,
+    again: Callable[[], object],
+    precision: str,
+    device: torch.device,
+    index: int,
+    loss: float,
 ) -> TrainingError:
-    def again() -> None:
-        with autocast(precision, batch.inputs.device):
-            logits_of(model, batch)
+    def run() -> None:
+        with autocast(precision, device):
+            again()
 
-    fault = first_fault(model, again)
+    fault = first_fault(model, run)
     where = (
         "; every layer was finite" if fault is None else f"; first not finite: {fault.description}"
     )

@@ -21,7 +21,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnlab.train.task import Batch, Task
+from attnlab.objectives.batches import Batch
+from attnlab.objectives.next_token import NextToken
+from attnlab.train.task import Task
 from attnlab.train.tensors import bare, described
 
 _LONG = 120
@@ -50,15 +52,21 @@ def describe_modules(model: nn.Module) -> dict[str, str]:
     return {"the model": type(bare(model)).__name__ if describe_config(model) else root} | lines
 
 
-def describe_task(task: Task, row: Batch | None) -> dict[str, Any]:
-    """Name, kind, sizes and options of a task, and the digest of one row that it gives."""
+def describe_objective(objective: nn.Module) -> dict[str, str]:
+    """One entry; none for the next token, which earlier checkpoints do not name."""
+    return {} if type(objective) is NextToken else {"objective": repr(objective)}
+
+
+def describe_task(task: Task, digest: str | None) -> dict[str, Any]:
+    """Name, kind, sizes and options of a task, and the digest of one row that it gives; None if it
+    gives another one for the same seed."""
     known: dict[str, Any] = {
         name: _plain(getattr(task, name, None))
         for name in ("name", "kind", "vocab", "features", "classes", "length", "vocabulary")
     }
     known["class"] = type(task).__name__
     known |= {name: _plain(value) for name, value in _options(task).items()}
-    known["digest of a row"] = None if row is None else fingerprint(row)
+    known["digest of a row"] = digest
     return known
 
 

@@ -33,6 +33,7 @@ class Run:
         model: nn.Module,
         task: Task,
         settings: Settings,
+        objective: Any,
         *,
         processes: Processes,
         saves: Saves,
@@ -41,7 +42,7 @@ class Run:
         self.model, self.task, self.settings = model, task, settings
         self.processes, self.saves, self.callbacks = processes, saves, callbacks
         self.device, self.history, self.done = processes.device, History(), 0
-        self.stepper = Stepper(model, task, settings, processes)
+        self.stepper = Stepper(model, task, settings, objective, processes)
         self._seed_generators()
 
     def _seed_generators(self) -> None:
@@ -121,7 +122,7 @@ class Run:
         try:
             sums = summed_scores(
                 self.model, self.task, indices, s.batch_size,
-                precision=s.precision, segment=s.segment,
+                objective=self.stepper.objective, precision=s.precision, segment=s.segment,
             )  # fmt: skip
         except TrainingError as error:
             sums, problem = torch.full((3,), math.nan, dtype=torch.float64), Fault("", str(error))

@@ -14,12 +14,11 @@ from attnlab.train.generators import generator_states, set_generator_states
 from attnlab.train.identity import (
     describe_config,
     describe_modules,
-    describe_task,
+    describe_objective,
     differences,
 )
 from attnlab.train.processes import Processes
 from attnlab.train.settings import Settings
-from attnlab.train.task import Batch, Task
 from attnlab.train.tensors import described
 
 
@@ -30,16 +29,16 @@ class Saves:
         self,
         folder: Path | None,
         model: nn.Module,
-        task: Task,
-        row: Batch | None,
+        task: dict[str, Any],
+        objective: nn.Module,
         settings: Settings,
         processes: Processes,
     ) -> None:
         self.folder, self.settings, self.processes = folder, settings, processes
         self.step: int | None = None
         self.identity = {
-            "task": describe_task(task, row),
-            "settings": settings.identity(processes.count),
+            "task": task,
+            "settings": settings.identity(processes.count) | describe_objective(objective),
             "config": describe_config(model),
             "modules": describe_modules(model),
         }

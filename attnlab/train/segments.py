@@ -17,10 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attnlab.objectives.batches import Batch
+from attnlab.objectives.next_token import NextToken, summed_loss
 from attnlab.train.documents import Documents, Segment, has_documents
-from attnlab.train.objective import summed_loss
 from attnlab.train.states import detached
-from attnlab.train.task import Batch, Task
+from attnlab.train.task import Task
 
 
 def segment_losses(model: Any, part: Batch, segment: int) -> Iterator[Tensor]:
@@ -56,8 +57,15 @@ def next_logits(model: Any, part: Segment, state: Any) -> tuple[Tensor, Any]:
     return logits, detached(state)
 
 
-def check_segments(model: nn.Module, task: Task, processes: int = 1, accumulate: int = 1) -> None:
-    """A ValueError for a model or a launch that cannot read, or train, in segments."""
+def check_segments(
+    model: nn.Module, task: Task, objective: nn.Module, processes: int = 1, accumulate: int = 1
+) -> None:
+    """A ValueError for what cannot read, or train, in segments."""
+    if type(objective) is not NextToken:
+        raise ValueError(
+            f"segment=… reads texts next token by next token, and {type(objective).__name__} asks "
+            "for something else; leave segment or objective out."
+        )
     for name, use in (
         ("advance", "a model that reads on from a state, by advance(tokens, state)"),
         ("cleared", "for documents a model that begins new ones, by cleared(state, ended)"),

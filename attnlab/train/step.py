@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
+from attnlab.objectives.batches import UNSCORED, Batch
 from attnlab.train.diagnose import Fault, first_fault
 from attnlab.train.documents import Segment, documents_of
 from attnlab.train.errors import TrainingError
@@ -18,13 +19,13 @@ from attnlab.train.generators import (
     preserved_generators,
     set_generator_states,
 )
-from attnlab.train.objective import autocast, logits_of, summed_loss
 from attnlab.train.optimizer import adamw, learning_rate
+from attnlab.train.precision import autocast
 from attnlab.train.processes import Processes
 from attnlab.train.segments import check_longest, next_logits, segment_losses
 from attnlab.train.settings import Settings
 from attnlab.train.states import restored
-from attnlab.train.task import UNSCORED, Batch, Drawn, Task, check_length, draw, tokens_in
+from attnlab.train.task import Drawn, Task, check_classes, check_length, draw, tokens_in
 from attnlab.train.tensors import bare
 
 
@@ -47,9 +48,10 @@ class Stepper:
     """A model and its optimizer, moved by one batch at a time."""
 
     def __init__(
-        self, model: nn.Module, task: Task, settings: Settings, processes: Processes
+        self, model: nn.Module, task: Task, settings: Settings, objective: Any, processes: Processes
     ) -> None:
         self.model, self.task, self.settings, self.processes = model, task, settings, processes
+        self.objective = objective
         self.device = processes.device
         s = settings
         self.documents = documents_of(task, "train", s.batch_size, s.segment, s.seed)
@@ -109,7 +111,8 @@ class Stepper:
         if self.documents is not None:
             return self.documents.draw(step - 1)
         size = self.settings.batch_size * self.processes.count
-        drawn = draw(self.task, "train", size, seed=derived_seed(self.settings.seed, "train", step))
+        seed = derived_seed(self.settings.seed, "train", step)
+        drawn = draw(self.task, "train", size, seed, self.objective)
         if not drawn.scored:
             raise TrainingError(
                 f"Step {step}: task '{self.task.name}' gave a batch without one scored target "
@@ -155,12 +158,14 @@ class Stepper:
         part, segment = part.to(self.device), self.settings.segment
         with autocast(self.settings.precision, self.device):
             if segment is None:
-                yield summed_loss(logits_of(model, part, largest), part.targets)
+                answers = self.objective.answers(model, part)
+                check_classes(answers, largest)
+                yield self.objective.loss(answers, part)
             elif self.documents is None:
                 yield from segment_losses(bare(model), part, segment)
             else:
                 logits, self._left = next_logits(bare(model), cast(Segment, part), self.carried)
-                yield summed_loss(logits, part.targets)
+                yield self.objective.loss(logits, part)
 
     def _loss_and_norm(
         self, share: Tensor, parts: list[Batch], full_batch: Drawn, before: dict[str, Tensor]

@@ -10,24 +10,11 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from attnlab.objectives.batches import UNSCORED, Batch
 from attnlab.train.checks import shown
+from attnlab.train.generators import derived_seed
 
-UNSCORED = -100
 _TENSORS = ("inputs", "targets", "padding", "source", "source_padding")
-
-
-class Batch(Protocol):
-    """A batch of a task. `padding` and `source_padding` are True at real tokens."""
-
-    inputs: Tensor
-    targets: Tensor
-    padding: Tensor | None
-    source: Tensor | None
-    source_padding: Tensor | None
-
-    def __len__(self) -> int: ...
-    def __getitem__(self, rows: slice) -> "Batch": ...
-    def to(self, device: Any) -> "Batch": ...
 
 
 class Task(Protocol):
@@ -62,8 +49,9 @@ def check_task(task: object) -> None:
         )
 
 
-def draw(task: Task, split: str, size: int, seed: int) -> Drawn:
-    """`size` rows of `task`, checked before the model is called with them."""
+def draw(task: Task, split: str, size: int, seed: int, objective: Any = None) -> Drawn:
+    """`size` rows of `task`, as they are or as an objective asks for them, checked before the model
+    is called with them. What is hidden follows from the seed."""
     batch = task.batch(split, size, seed=seed)
     tensors = _tensors(task, batch)
     _check_rows(task, tensors, size)
@@ -74,6 +62,9 @@ def draw(task: Task, split: str, size: int, seed: int) -> Drawn:
                 f"Task '{task.name}' gave {name} of {tensors[name].dtype}; it must be bool, True "
                 "at real tokens."
             )
+    if objective is not None:
+        hidden = torch.Generator().manual_seed(derived_seed(seed, "objective"))
+        batch = objective.prepare(batch, hidden)
     return Drawn(batch, *_check_targets(task, batch.targets))
 
 
@@ -152,6 +143,15 @@ def _check_targets(task: Task, targets: Tensor) -> tuple[int, int]:
             f"{UNSCORED} where nothing is scored."
         )
     return len(kept), largest
+
+
+def check_classes(answers: Any, largest: int) -> None:
+    """A ValueError for logits that cannot answer the largest target of a batch."""
+    if isinstance(answers, Tensor) and largest >= answers.shape[-1]:
+        raise ValueError(
+            f"A target is {largest}, but the model distinguishes only {answers.shape[-1]} classes "
+            f"or tokens (0 to {answers.shape[-1] - 1}). Build the model for this task."
+        )
 
 
 def tokens_in(batch: Batch) -> int:

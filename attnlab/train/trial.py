@@ -3,48 +3,55 @@
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from attnlab.core.modes import mode
 from attnlab.train.documents import Segment, documents_of
 from attnlab.train.generators import derived_seed
-from attnlab.train.identity import fingerprint
-from attnlab.train.objective import autocast, logits_of
+from attnlab.train.identity import describe_task, fingerprint
+from attnlab.train.precision import autocast
 from attnlab.train.processes import Processes
 from attnlab.train.segments import check_segments, try_documents
 from attnlab.train.settings import Settings
-from attnlab.train.task import Batch, Drawn, Task, advice, draw, requirements
+from attnlab.train.task import Drawn, Task, advice, draw, requirements
 from attnlab.train.tensors import bare
 
 
 def try_out(
-    model: nn.Module, task: Task, settings: Settings, device: torch.device, processes: Processes
-) -> Batch | None:
-    """The row that was tried; None if the task gives another one for the same seed."""
+    model: nn.Module,
+    task: Task,
+    settings: Settings,
+    objective: Any,
+    device: torch.device,
+    processes: Processes,
+) -> dict[str, Any]:
+    """What a checkpoint says of the task, after one row of it has gone through the model."""
     if settings.segment is not None:
-        check_segments(bare(model), task, processes.count, settings.accumulate)
-    row, again = (_row(task, settings.segment) for _ in range(2))
-    _check_answers(model, task, row, settings.precision, device)
-    same = fingerprint(row.batch) == fingerprint(again.batch)
-    _check_processes(task, row.batch, processes)
-    return row.batch if same else None
+        check_segments(bare(model), task, objective, processes.count, settings.accumulate)
+    row = _row(task, settings.segment, objective)
+    _check_answers(model, task, row, objective, settings.precision, device)
+    digest, other = (fingerprint(_row(task, settings.segment).batch) for _ in range(2))
+    _check_processes(task, digest, processes)
+    return describe_task(task, digest if digest == other else None)
 
 
-def _row(task: Task, segment: int | None) -> Drawn:
+def _row(task: Task, segment: int | None, objective: Any = None) -> Drawn:
     """A row of a batch; of documents that are read in segments, the first segment of one."""
     seed = derived_seed(0, "try")
     documents = documents_of(task, "train", 1, segment, seed)
-    return draw(task, "train", 1, seed=seed) if documents is None else documents.draw(0)
+    return draw(task, "train", 1, seed, objective) if documents is None else documents.draw(0)
 
 
 def _check_answers(
-    model: nn.Module, task: Task, row: Drawn, precision: str, device: torch.device
+    model: nn.Module, task: Task, row: Drawn, objective: Any, precision: str, device: torch.device
 ) -> None:
     try:
         with mode(model, training=False), torch.no_grad(), autocast(precision, device):
             batch: Any = row.batch.to(device)
             whole = not isinstance(batch, Segment)
-            logits = logits_of(model, batch) if whole else try_documents(bare(model), batch)
+            answers = (
+                objective.answers(model, batch) if whole else try_documents(bare(model), batch)
+            )
     except (IndexError, RuntimeError, TypeError, ValueError) as error:
         raise ValueError(
             f"The model cannot take a batch of task '{task.name}' ({requirements(task)}): {error}"
@@ -52,16 +59,16 @@ def _check_answers(
         ) from error
     declared = getattr(task, "classes", None) or getattr(task, "vocab", None) or 0
     needed = max(declared, row.largest + 1)
-    if logits.shape[-1] < needed:
+    if isinstance(answers, Tensor) and answers.shape[-1] < needed:
         raise ValueError(
             f"Task '{task.name}' has {needed} different targets ({requirements(task)}); the model "
-            f"distinguishes only {logits.shape[-1]}. {advice(task)}"
+            f"distinguishes only {answers.shape[-1]}. {advice(task)}"
         )
 
 
-def _check_processes(task: Task, row: Batch, processes: Processes) -> None:
+def _check_processes(task: Task, digest: str, processes: Processes) -> None:
     """Each process trains on its share of one batch, so all must draw the same one."""
-    own = torch.tensor([list(bytes.fromhex(fingerprint(row)))], dtype=torch.uint8)
+    own = torch.tensor([list(bytes.fromhex(digest))], dtype=torch.uint8)
     if len({tuple(one) for one in processes.gathered(own).tolist()}) > 1:
         raise ValueError(
             f"The {processes.count} processes drew different rows of task '{task.name}' for one "

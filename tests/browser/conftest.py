@@ -120,6 +120,10 @@ class Tabs:
         page.on("websocket", self._socket)
         return page
 
+    @property
+    def heard(self) -> bool:
+        return bool(self._heard)
+
     def complaints(self) -> list[str]:
         heard, self._heard[:] = self._heard[:], []
         return heard
@@ -240,12 +244,26 @@ class Lab:
 
 
 @pytest.fixture(scope="session")
-def lab(tabs: Tabs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(
+    tabs: Tabs, watched: Path | None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Lab]:
     home = tmp_path_factory.mktemp("jupyter")
     folder = home / "lessons"
     shutil.copytree(ROOT / "notebooks", folder) if (ROOT / "notebooks").exists() else folder.mkdir()
     with warm(home), serving(home, folder) as url:
         yield Lab(url, folder)
+
+
+@pytest.fixture(scope="session")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path | None]:
+    """The folder in which kernels write what they read; None in CI, where nothing is kept."""
+    if os.environ.get("CI") == "true":
+        yield None
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("watched")
+        patch.setenv("ATTNLAB_WATCHED_LESSONS", str(folder))
+        yield folder
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 What it prints where a cell is tagged `nbval-check-output` is what is stored; all else must come
 without an error, a warning, or a request to another machine; pictures and widgets must be drawn.
+What a green run has read is kept for `make check` (``green``).
 """
 
 import json
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.browser import green
 
 DRAWN = {
     "application/vnd.plotly.v1+json": ".js-plotly-plot .main-svg",
@@ -22,7 +25,7 @@ LESSONS = [path.stem for path in sorted(FOLDER.glob("*.ipynb"))]
 
 
 @pytest.mark.parametrize("lesson", LESSONS)
-def test_a_lesson_runs_from_top_to_bottom(lesson, opened_alone):
+def test_a_lesson_runs_from_top_to_bottom(lesson, opened_alone, tabs, watched):
     book = opened_alone(f"{lesson}.ipynb")
     book.run_all(seconds=900)
     book.screenshot(lesson)
@@ -34,6 +37,9 @@ def test_a_lesson_runs_from_top_to_bottom(lesson, opened_alone):
     assert any(shown.values()), "a picture is there before the first guess"
     for kind, selector in DRAWN.items():
         assert [number for number in shown[kind] if not book.draws(number, selector)] == []
+    if watched:
+        assert not tabs.heard
+        green.keep(lesson, watched / f"{lesson}.txt")
 
 
 def stored(lesson: str) -> list[dict[str, Any]]:

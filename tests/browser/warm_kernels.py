@@ -17,6 +17,10 @@ import threading
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.browser import green
+
 PACKAGES = ("attnlab", "attnlab_widgets")
 PATIENCE = 120  # seconds
 BESIDE = ("plotly.graph_objects", "IPython.display", "ipykernel.kernelapp", "ipykernel.ipkernel")
@@ -77,6 +81,9 @@ def become_kernel(line: socket.socket, asked: dict[str, object]) -> None:
     os.environ.clear()
     os.environ.update(asked["environment"])  # type: ignore[call-overload]
     threading.Thread(target=end_with, args=(line,), daemon=True).start()
+    name = Path(os.environ.get("JPY_SESSION_NAME", "")).name
+    if (folder := os.environ.get("ATTNLAB_WATCHED_LESSONS")) and name in green.lessons():
+        green.watch(Path(folder) / f"{Path(name).stem}.txt")
     sys.argv = ["ipykernel_launcher", "-f", str(asked["file"])]
     sys.path.insert(0, "")  # as Jupyter starts them: what lies beside the notebook is found
     IPKernelApp.launch_instance()

@@ -28,6 +28,12 @@ def each(checks: list[Any]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("check", checks, ids=lambda check: check.__name__)
 
 
+def test_every_check_says_what_it_can_say() -> None:
+    """Sentences are a field, also of those checks that are functions."""
+    silent = {exercises.Verdict, exercises.check_number}
+    assert [x for x in EVERY if x not in silent and not getattr(x, "sentences", ())] == []
+
+
 def test_every_exercise_has_a_solution_of_another_kind() -> None:
     for page in _pages():
         importlib.import_module(f"tests.exercises.{page.stem}")

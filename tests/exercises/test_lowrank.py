@@ -56,27 +56,9 @@ def by_numpy(values: Tensor, share: float) -> np.integer:
 
 
 RANK_WRONG = {
-    "values": ("squares", lambda values, share: by_count(values**0.5, share)),
-    "index": ("One too few", lambda values, share: by_count(values, share) - 1),
-    "one more": ("One too many", lambda values, share: by_count(values, share) + 1),
-    "above": (
-        "equals the share exactly",
-        lambda values, share: int((kept(values**2) <= share).sum()) + 1,
-    ),
-    "smallest": ("starts with the smallest", lambda values, share: by_count(values.flip(0), share)),
-    "threshold": (
-        "above a part of the largest",
-        lambda values, share: (values > share * values[0]).sum(),
-    ),
-    "directions": (
-        "share of the number of directions",
-        lambda values, share: round(share * len(values)),
-    ),
     "always two": ("For a falling spectrum it gave 5", lambda values, share: 5),
-    "None": ("`return`", lambda *given: None),
     "tensor": ("it should give a whole number", lambda values, share: values),
     "share": ("gave a float; it should give a whole number", lambda values, share: share),
-    "raises": ("raised ZeroDivisionError", lambda values, share: 1 / 0),
 }
 
 
@@ -100,18 +82,13 @@ def one_head_at_a_time(x, wq, wk, wv, wo, e, f, real):
     return out @ wo
 
 
-def layer(
-    x, wq, wk, wv, wo, e, f, real, *,
-    zero=(True, True, True), scale=None, cut=slice(None, 7), dim=-1, permute=True,
-):  # fmt: skip
-    marks = [real[:, None] if each else torch.ones_like(real)[:, None] for each in zero]
+def layer(x, wq, wk, wv, wo, e, f, real):
+    mark = real[:, None]
     q = torch.einsum("nc,hcd->hnd", x, wq)
-    k = torch.einsum("nc,hcd->hnd", x, wk) * marks[0]
-    v = torch.einsum("nc,hcd->hnd", x, wv) * marks[1]
-    scores = q @ (e[:, cut] @ k).mT * (2**-0.5 if scale is None else scale)
-    out = scores.softmax(dim) @ (f[:, cut] @ v)
-    out = out.permute(1, 0, 2) if permute else out
-    return out.reshape(len(x), -1) @ wo * marks[2]
+    k = torch.einsum("nc,hcd->hnd", x, wk) * mark
+    v = torch.einsum("nc,hcd->hnd", x, wv) * mark
+    weights = (q @ (e[:, :7] @ k).mT * 2**-0.5).softmax(-1)
+    return (weights @ (f[:, :7] @ v)).permute(1, 0, 2).reshape(len(x), -1) @ wo * mark
 
 
 TestLinformerLayer = answers_to(

@@ -23,7 +23,9 @@ case "$*" in
     *ensurepip*) exit ${NO_VENV:-0} ;;
     *"-m venv"*) mkdir -p .venv/bin && cp "$0" .venv/bin/python ;;
     *--index-url*) exit ${CPU_HOST_AWAY:-0} ;;
-    *changed.py*) echo "tests/test_rooms.py --pages=fixed/axial"; exit ${NO_MAIN:-0} ;;
+    *changed.py\\ tests*) echo "tests/test_rooms.py --pages=fixed/axial"; exit ${NO_MAIN:-0} ;;
+    *changed.py\\ browser*) echo "$IN_A_BROWSER"; exit ${NO_MAIN:-0} ;;
+    *changed.py\\ goals*) echo "$GOALS" ;;
     *--report*) echo "\\"requires_dist\\": [\\"${TORCH_NEEDS:-sympy}-cu13==1.0\\"]" ;;
 esac
 """
@@ -189,8 +191,19 @@ def test_daily_checks_run_the_tests_of_what_changed(make):
     done, calls = make("check", SINCE="trunk")
     assert done.returncode == 0, done.stderr
     assert steps(calls) == ["ruff", "ruff", "mypy", "pytest"]
-    assert calls[-2] == ".ci/changed.py trunk"
-    assert calls[-1].endswith("tests/test_rooms.py --pages=fixed/axial")
+    assert [call for call in calls if "changed.py" in call] == [
+        f".ci/changed.py {what} trunk" for what in ("goals", "tests", "browser")
+    ]
+    (tests,) = (call for call in calls if "-m pytest" in call)
+    assert tests.endswith("tests/test_rooms.py --pages=fixed/axial")
+
+
+def test_daily_checks_run_what_changed_in_a_browser_and_in_a_front_end(make):
+    chosen = {"IN_A_BROWSER": "tests/browser/test_lessons.py --lessons=07_a"}
+    done, calls = make("check", GOALS="check-widgets", **chosen)
+    assert done.returncode == 0, done.stderr
+    assert calls[-1].endswith("tests/browser/test_lessons.py --lessons=07_a")
+    assert make("check", GOALS="check-widgets", STALE_BUNDLES="1")[0].returncode != 0
 
 
 def test_without_the_commit_to_compare_with_daily_checks_fail(make):

@@ -3,9 +3,11 @@
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
+from attnlab.architecture.feed.mlp import MLP
 from attnlab.measure.count import count
-from attnlab.models.layers import FeedForward
+from attnlab.models.inputs import Reading
 from attnlab.models.tiny import TinyTransformer
 
 VOCAB, N = 11, 13
@@ -22,12 +24,13 @@ def model(**changes: object) -> TinyTransformer:
 def ordinary(model: TinyTransformer, tokens: Tensor, padding: Tensor | None = None) -> Tensor:
     """The same layers by the two equations, everything kept."""
     stack = model.decoder or model.encoder
-    first = second = model._embed(tokens, padding)
+    first = second = model._embedded(Reading.of(model, tokens, padding))
     for block in stack.blocks:
         one, two = block.attention_residual, block.feed_forward_residual
-        read = one.read(second)
-        first = first + one.dropped(block.attention(read, padding))
-        second = second + two.dropped(block.feed_forward(two.read(first)))
+        out = block.attention(one.norm(second), padding)
+        first = first + F.dropout(out, one.dropout, one.training)
+        out = block.feed_forward(two.norm(first))
+        second = second + F.dropout(out, two.dropout, two.training)
     return model.logits(stack.norm((first + second) / 2))
 
 
@@ -131,7 +134,7 @@ def test_peak_of_both_passes_hardly_grows_with_the_number_of_layers() -> None:
 @pytest.mark.parametrize("chunks", [2, 5, N, N + 2])
 def test_feed_forward_in_pieces_is_the_same(chunks: int) -> None:
     torch.manual_seed(4)
-    whole, pieces = FeedForward(5, 19).double(), FeedForward(5, 19, chunks).double()
+    whole, pieces = MLP(5, 19).double(), MLP(5, 19, chunks).double()
     pieces.load_state_dict(whole.state_dict())
     x = torch.randn(2, N, 5, dtype=torch.float64, requires_grad=True)
     found = []
@@ -146,7 +149,7 @@ def test_feed_forward_in_pieces_is_the_same(chunks: int) -> None:
 
 def test_feed_forward_in_pieces_keeps_its_input_and_one_piece() -> None:
     x = torch.randn(2, 512, 8, requires_grad=True)
-    whole, pieces = (count(FeedForward(8, 256, n), x, backward=True) for n in (1, 8))
+    whole, pieces = (count(MLP(8, 256, n), x, backward=True) for n in (1, 8))
     assert pieces.peak_bytes < whole.peak_bytes / 4
     assert pieces.largest_tensor.elements == whole.largest_tensor.elements / 8
 
@@ -166,17 +169,21 @@ def test_a_saved_model_is_reversible_again(tmp_path) -> None:
     ours = TinyTransformer(**OPTIONS, reversible=True, feed_forward_chunks=3)
     ours.save(tmp_path / "model.safetensors")
     again = TinyTransformer.load(tmp_path / "model.safetensors")
-    assert again.config["reversible"] is True
+    assert again.config["depth"] == "reversible"
+    assert again.config["feed_options"] == {"chunks": 3}
     torch.testing.assert_close(again(TOKENS), ours(TOKENS))
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"norm": "post"}, "reversible layers need norm='pre', got norm='post'"),
-        ({"kind": "encoder_decoder"}, "reversible layers have no cross-attention"),
+        (
+            {"norm": "post"},
+            "needs a join that only adds, such as join='pre_norm', got join='post_norm'",
+        ),
+        ({"kind": "encoder_decoder"}, "depth='reversible' has no cross-attention"),
         ({"checkpoint": True}, "leave checkpoint=True out"),
-        ({"feed_forward_chunks": 0}, "feed_forward_chunks should be at least 1"),
+        ({"feed_forward_chunks": 0}, "chunks should be at least 1"),
         ({"reversible": 1}, "reversible should be True or False, got 1"),
     ],
 )

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks import task
 from attnlab.train import CheckpointError, fit, load_checkpoint
-from attnlab.train.identity import describe_modules, describe_task, differences
+from attnlab.train.identity import describe_modules, describe_task, differences, fingerprint
 
 OPTIONS = {"batch_size": 3, "progress": False}
 COPYING = {"items": 5}
@@ -40,7 +40,7 @@ def refused(model, problem, folder, words):
         ({}, {"attention": "linear"}, "another model: attention 'full' there and 'linear' here"),
         ({}, {"attention": "longformer"}, "attention 'full' there and 'longformer' here"),
         ({}, {"dropout": 0.3}, r"dropout 0.0 there and 0.3 here"),
-        ({}, {"norm": "post"}, "norm 'pre' there and 'post' here"),
+        ({}, {"norm": "post"}, "join 'pre_norm' there and 'post_norm' here"),
         (
             {"attention": "longformer", "attention_options": {"window": 4}},
             {"attention": "longformer", "attention_options": {"window": 6}},
@@ -210,5 +210,6 @@ def test_differences_are_counted_beyond_three():
 
 def test_a_row_is_described_by_its_whole_numbers(successor):
     rows = [successor().batch("train", 1, seed) for seed in (3, 3, 5)]
-    one, same, other = (describe_task(successor(), row)["digest of a row"] for row in rows)
+    described = [describe_task(successor(), fingerprint(row)) for row in rows]
+    one, same, other = (each["digest of a row"] for each in described)
     assert one == same != other

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from attnlab.models.tiny import TinyTransformer
+from attnlab.objectives.next_token import NextToken
 from attnlab.tasks import task
 from attnlab.train import CheckpointError, evaluate, fit, load_checkpoint
 from attnlab.train.segments import check_segments, segment_losses
@@ -94,6 +95,6 @@ def test_what_cannot_be_read_in_segments_is_refused() -> None:
     with pytest.raises(ValueError, match="a padding or a source"):
         fit(TinyTransformer(**sizes), both, 1, segment=4, **OPTIONS)
     with pytest.raises(ValueError, match="trains in one process, and there are 2"):
-        check_segments(model(), COPYING, 2)
+        check_segments(model(), COPYING, NextToken(), 2)
     with pytest.raises(ValueError, match="segment must be"):
         fit(model(), COPYING, 1, segment=0, **OPTIONS)

@@ -50,8 +50,8 @@ def mistakes(notebook: Notebook, exercise: Exercise) -> list[str]:
     exec(imports(notebook), known)
     check = eval(ast.unparse(call.func), known)
     if check is check_number:
-        listed = (one.value for one in call.keywords if one.arg == "mistakes")
-        return list(sentences_of(eval(ast.unparse(next(listed, ast.Dict([], []))), known)))
+        listed = {one.arg: ast.unparse(one.value) for one in call.keywords}.get("mistakes", "{}")
+        return list(sentences_of(eval(listed, known)))
     return list(check.sentences)
 
 

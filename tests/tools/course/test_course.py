@@ -1,5 +1,6 @@
 """The lessons as a course: what each edition holds, and what it leaves out."""
 
+import dataclasses
 import json
 import os.path
 import re
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from attnlab.exercises import fourier
 from attnlab.predictions import prediction as by_key
 from tools.course.__main__ import ONLY_FOR_TEACHERS, PAGES, _pages, main, mistakes
 from tools.course.editions import student, teacher
@@ -117,6 +119,17 @@ def test_the_teachers_edition_has_them_open():
     assert "- 5: The weekend counts." in found
     assert "10 minutes, 2 of 3" in found
     assert made["metadata"]["widgets"] == {"state": "large"}
+
+
+def test_what_a_check_can_say_is_read_without_running_the_solution():
+    ((_, exercise),) = exercises(LESSON)
+    never = dataclasses.replace(
+        exercise, solution="raise AssertionError", check="fourier.check_hartley(hartley)"
+    )
+    setup = {"cell_type": "code", "metadata": {}, "source": "from attnlab.exercises import fourier"}
+    said = mistakes({"cells": [setup]}, never)
+    assert said == list(fourier.check_hartley.sentences)
+    assert "It is not divided by √(n · dim)." in said
 
 
 def test_assignments_test_the_solution_with_an_assert():

@@ -1,0 +1,61 @@
+r"""Plain depth: each layer reads what the layer before has left.
+
+$$x_{l+1} = \mathrm{layer}_l(x_l),\qquad l = 0, \dots, L - 1$$
+
+The backward pass goes from the last layer to the first and needs what each computed, so everything
+inside every layer is kept: memory grows with L.
+
+Common mistakes: one layer that is called L times, which shares its weights without saying so.
+
+Vaswani, Shazeer, Parmar, Uszkoreit, Jones, Gomez, Kaiser, Polosukhin. Attention Is All You Need.
+NeurIPS 2017, arXiv:1706.03762, section 3.1.
+"""
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from attnlab.core.branches import Layer
+from attnlab.core.card import Card, letters
+from attnlab.core.claims import Depth
+
+# ---- forms
+
+
+def naive(x: Tensor, layers: Sequence[Layer]) -> Tensor:
+    """The loop."""
+    for layer in layers:
+        x = layer(x)
+    return x
+
+
+FORMS = {"naive": naive}
+
+# ---- module
+
+
+class Plain(nn.Module):
+    """The loop over the layers."""
+
+    reads_branches = False
+
+    def forward(self, x: Tensor, layers: Sequence[Layer]) -> Tensor:
+        return naive(x, layers)
+
+    def step(self, x: Tensor, layers: Sequence[Layer]) -> Tensor:
+        return naive(x, layers)
+
+
+# ---- card
+
+L, a, p = letters("L a p")
+
+CARD = Card(
+    __doc__,
+    name="plain",
+    family="depth",
+    role="depth",
+    forms=FORMS,
+    claims=Depth(kept=L * a, parameters=L * p, equals="the loop over the layers"),
+    build=Plain,
+)

@@ -1,0 +1,11 @@
+"""How a sublayer joins the stream: where the layer norm stands, and how much is added.
+
+A page of this shelf has the role ``join``: its forms are called as ``(x, f, …) -> x`` with the
+stream x of shape (b, n, dim) and a sublayer f, and its module as ``module(x, f)``. Beside that the
+module says
+
+- ``normalised``: whether the stream is normalised after it; if not, a stack ends with a norm
+- ``initialise(sublayer, branches)``: changes the initial weights of a sublayer, one of so many on
+  its stream
+- ``branch(x, f)``: what is added to the stream, if the join only adds; reversible layers need it
+"""

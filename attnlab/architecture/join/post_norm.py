@@ -1,0 +1,76 @@
+r"""Post-norm: the stream is normalised after each sublayer has added to it.
+
+The order of the first transformer:
+
+$$x \leftarrow \mathrm{LN}(x + f(x))$$
+
+The stream has the variance 1 after every sublayer, so every layer counts alike, and the last one
+needs no norm after it. The price: on its way to the first layer the gradient goes through every
+norm. Where sublayers pass little gradient on, each norm divides it by about √2, and deep models
+train only with a warm-up of the learning rate (Xiong et al., ICML 2020, arXiv:2002.04745).
+
+Common mistakes: one more norm after the last layer; a norm of f(x) in the place of the sum.
+
+Departures.
+- the last matrix of each sublayer begins divided by √L for L sublayers, as with pre-norm
+
+Vaswani, Shazeer, Parmar, Uszkoreit, Jones, Gomez, Kaiser, Polosukhin. Attention Is All You Need.
+NeurIPS 2017, arXiv:1706.03762, section 3.1.
+"""
+
+import math
+
+import sympy
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from attnlab.core.branches import Sublayer, last_matrices
+from attnlab.core.card import Card
+from attnlab.core.claims import Join
+from attnlab.core.options import Size
+
+# ---- forms
+
+
+def naive(x: Tensor, f: Sublayer, norm: Sublayer) -> Tensor:
+    """The equation: norm(x + f(x))."""
+    return norm(x + f(x))
+
+
+FORMS = {"naive": naive}
+
+# ---- module
+
+
+class PostNorm(nn.Module):
+    """The layer norm after a sublayer, and dropout on what the sublayer adds."""
+
+    normalised = True
+
+    def __init__(self, dim: Size, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(dim)
+        self.dropout = dropout
+
+    def forward(self, x: Float[Tensor, "b n dim"], f: Sublayer) -> Float[Tensor, "b n dim"]:
+        return naive(x, lambda read: F.dropout(f(read), self.dropout, self.training), self.norm)
+
+    def initialise(self, sublayer: nn.Module, branches: int) -> None:
+        """Divide the sublayer's last matrix by √branches."""
+        for matrix in last_matrices(sublayer):
+            matrix.data.div_(math.sqrt(branches))
+
+
+# ---- card
+
+CARD = Card(
+    __doc__,
+    name="post_norm",
+    family="join",
+    role="join",
+    forms=FORMS,
+    claims=Join(variance=sympy.Integer(1), gradient=sympy.Integer(1)),
+    build=PostNorm,
+    aliases=("post",),
+)

@@ -1,0 +1,90 @@
+r"""Pre-norm: a sublayer reads the normalised stream, and adds to the stream as it is.
+
+A sublayer $f$ (attention, feed-forward layer) stands on a residual stream $x$:
+
+$$x \leftarrow x + f(\mathrm{LN}(x))$$
+
+From the last layer to the first, a sum passes the gradient on unchanged, so deep models train
+without a warm-up of the learning rate. The price: if each sublayer adds a variance of 1, the
+stream has the variance 1 + L after L of them, so later layers change it less and less, and the
+stack ends with a norm of its own.
+
+Common mistakes: a stack without its last norm; dropout on the stream in the place of what is added.
+
+Departures.
+- the last matrix of each sublayer begins divided by √L for L sublayers, as in GPT-2 (Radford et
+  al., 2019), so that the stream of a model begins with a variance that its depth does not change
+
+Xiong, Yang, He, Zheng, Zheng, Xing, Zhang, Lan, Wang, Liu. On Layer Normalization in the
+Transformer Architecture. ICML 2020, arXiv:2002.04745.
+"""
+
+import math
+
+import sympy
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from attnlab.core.branches import Sublayer, last_matrices
+from attnlab.core.card import Card, letters
+from attnlab.core.claims import Join
+from attnlab.core.options import Size
+
+# ---- forms
+
+
+def naive(x: Tensor, f: Sublayer, norm: Sublayer) -> Tensor:
+    """The equation: x + f(norm(x))."""
+    return x + f(norm(x))
+
+
+FORMS = {"naive": naive}
+
+# ---- module
+
+
+class PreNorm(nn.Module):
+    """The layer norm in front of a sublayer, and dropout on what the sublayer adds."""
+
+    normalised = False
+
+    def __init__(self, dim: Size, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(dim)
+        self.dropout = dropout
+
+    def forward(self, x: Float[Tensor, "b n dim"], f: Sublayer) -> Float[Tensor, "b n dim"]:
+        return naive(x, lambda read: self._dropped(f(read)), self.norm)
+
+    def branch(self, x: Float[Tensor, "b n dim"], f: Sublayer) -> Float[Tensor, "b n dim"]:
+        """What is added to the stream."""
+        return self._dropped(f(self.norm(x)))
+
+    def _dropped(self, out: Tensor) -> Tensor:
+        return F.dropout(out, self.dropout, self.training)
+
+    def initialise(self, sublayer: nn.Module, branches: int) -> None:
+        """Divide the sublayer's last matrix by √branches, as GPT-2 does.
+
+        The stream is a sum of that many branches; this keeps its initial variance the same for any
+        depth.
+        """
+        for matrix in last_matrices(sublayer):
+            matrix.data.div_(math.sqrt(branches))
+
+
+# ---- card
+
+(L,) = letters("L")
+
+CARD = Card(
+    __doc__,
+    name="pre_norm",
+    family="join",
+    role="join",
+    forms=FORMS,
+    claims=Join(variance=1 + L, gradient=sympy.sqrt((1 + L) / 2)),
+    build=PreNorm,
+    aliases=("pre",),
+)

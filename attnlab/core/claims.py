@@ -1,0 +1,158 @@
+"""What a card claims, one class for each kind of page; every claim is tested for all of its kind.
+
+The letters of these formulas, beside those of the house (``attnlab.core.shapes``):
+
+=====  ==================================================================
+L      layers, or sublayers (two or three in a layer) where a join counts
+f      width of the hidden layer of a feed-forward layer
+x      elements of the stream that goes through the layers
+a      elements that the backward pass of one layer keeps
+p      parameters of one layer
+N      weights of a module
+s      scored targets of a batch
+=====  ==================================================================
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, TypeAlias
+
+import sympy
+
+from attnlab.core.typeset import in_plain_text
+
+Cost: TypeAlias = sympy.Expr | Callable[..., sympy.Expr]
+"""A cost in n and the letters of options; a function of the options where it is another formula
+for other options."""
+
+Number: TypeAlias = sympy.Expr | int
+"""A number of things, as a formula."""
+
+Row: TypeAlias = tuple[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mixing:
+    """Of a page that mixes positions, or tells a layer where they stand; ``Card`` says more."""
+
+    ROLES: ClassVar[tuple[str, ...]] = ("attend", "mix", "encode", "bias", "embed")
+    causal: str
+    because: str = ""
+    time: Cost | Mapping[str, Cost]
+    memory: Cost | Mapping[str, Cost]
+    letters: Mapping[str, str] = field(default_factory=dict)
+
+    def rows(self) -> list[Row]:
+        """Nothing: the costs of each form are rows of the card itself."""
+        return []
+
+
+@dataclass(frozen=True, kw_only=True)
+class Feed:
+    """Of a feed-forward layer, which treats each position alone.
+
+    ``time``        FLOPs of n positions, two per multiply-add.
+    ``parameters``  all of them.
+    ``active``      those that the output of one token is computed from; not given, all of them.
+    ``together``    why a token's output depends on other tokens too; empty where it does not.
+    """
+
+    ROLES: ClassVar[tuple[str, ...]] = ("feed",)
+    time: sympy.Expr
+    parameters: sympy.Expr
+    active: sympy.Expr | None = None
+    together: str = ""
+
+    def rows(self) -> list[Row]:
+        active = self.parameters if self.active is None else self.active
+        return [
+            ("time", f"{in_plain_text(self.time)} FLOPs"),
+            ("parameters", in_plain_text(self.parameters)),
+            ("active parameters", in_plain_text(active)),
+            ("each token alone", f"no: {self.together}" if self.together else "yes"),
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Join:
+    """Of the way in which a sublayer joins the stream, before training, for L sublayers that keep
+    the variance of what they read.
+
+    ``variance``  of the stream after them; that of the embedding is 1.
+    ``gradient``  that of the first sublayer's weights beside that of the last one's, as a norm.
+    """
+
+    ROLES: ClassVar[tuple[str, ...]] = ("join",)
+    variance: Number
+    gradient: Number
+
+    def rows(self) -> list[Row]:
+        return [
+            ("variance after L sublayers", in_plain_text(self.variance)),
+            ("gradient of the first beside the last", in_plain_text(self.gradient)),
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Depth:
+    """Of the way through L layers.
+
+    ``kept``        elements that the forward pass keeps for the backward pass.
+    ``parameters``  of all layers together.
+    ``equals``      whether it computes what its ``plain`` neighbour computes, the loop.
+    """
+
+    ROLES: ClassVar[tuple[str, ...]] = ("depth",)
+    kept: Number
+    parameters: Number
+    equals: str
+
+    def rows(self) -> list[Row]:
+        return [
+            ("kept for backward", f"{in_plain_text(self.kept)} elements"),
+            ("parameters", in_plain_text(self.parameters)),
+            ("computes", self.equals),
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Objective:
+    """Of what a model learns from.
+
+    ``scored``  how many targets of a batch are scored.
+    ``hidden``  what the model is not shown, in words.
+    """
+
+    ROLES: ClassVar[tuple[str, ...]] = ("objective",)
+    scored: Number
+    hidden: str
+
+    def rows(self) -> list[Row]:
+        return [("scored targets", in_plain_text(self.scored)), ("hidden", self.hidden)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compression:
+    """Of a smaller module in the place of another.
+
+    ``bytes``  of its N weights when they are stored, in the options of the page.
+    ``error``  a bound of the squared error of its weights, beside the sum of their squares.
+    """
+
+    ROLES: ClassVar[tuple[str, ...]] = ("compress",)
+    bytes: sympy.Expr
+    error: sympy.Expr
+
+    def rows(self) -> list[Row]:
+        return [
+            ("stored", f"{in_plain_text(self.bytes)} bytes"),
+            (
+                "squared error of the weights",
+                f"at most {in_plain_text(self.error)} of their squares",
+            ),
+        ]
+
+
+Claims: TypeAlias = Mixing | Feed | Join | Depth | Objective | Compression
+KINDS: tuple[type[Claims], ...] = (Mixing, Feed, Join, Depth, Objective, Compression)
+ROLES: tuple[str, ...] = tuple(role for kind in KINDS for role in kind.ROLES)

@@ -1,0 +1,152 @@
+"""The parts of a model: embedding, output, and stacks of layers whose feed-forward layers, joins
+and depth are named as in the catalogue.
+
+Earlier options are answered here too: ``norm``, ``reversible`` and ``feed_forward_chunks`` are
+written as the page and the option that stand for them today.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from torch import nn
+
+from attnlab import catalog
+from attnlab.core.options import parameters_of
+from attnlab.core.suggest import check_choice
+from attnlab.mechanisms.positions.factorized import DEVIATION, FactorizedEmbedding, Factors
+from attnlab.models.layers import Block, Stack, embedding_std
+from attnlab.models.mixers import build_cross, build_mixers
+from attnlab.models.options import CLASSIFIERS, Options, check_switch
+
+ROLES = ("feed", "join", "depth")
+NORMS = {"pre": "pre_norm", "post": "post_norm"}
+
+
+def in_todays_names(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a model, with those of earlier versions in today's names."""
+    now = dict(options)
+    for earlier, translated in _EARLIER.items():
+        if earlier in now:
+            for name, value in translated(now.pop(earlier)).items():
+                if isinstance(value, dict):
+                    value = {**value, **(now.get(name) or {})}
+                elif name in now:
+                    raise TypeError(f"{earlier} is an earlier name of {name}; give {name} alone")
+                now[name] = value
+    return now
+
+
+def _norm(value: object) -> dict[str, Any]:
+    check_choice("norm", value, NORMS)
+    return {"join": NORMS[value]}  # type: ignore[index]
+
+
+def _reversible(value: object) -> dict[str, Any]:
+    check_switch("reversible", value)
+    return {"depth": "reversible"} if value else {}
+
+
+def _chunks(value: object) -> dict[str, Any]:
+    return {} if value == 1 else {"feed_options": {"chunks": value}}
+
+
+_EARLIER: dict[str, Callable[[object], dict[str, Any]]] = {
+    "norm": _norm,
+    "reversible": _reversible,
+    "feed_forward_chunks": _chunks,
+}
+
+
+def check(o: Options) -> None:
+    """A ValueError for names that the catalogue does not know, or not in this role."""
+    for role in ROLES:
+        check_choice(role, getattr(o, role), catalog.with_role(role))
+
+
+def stack(o: Options, *, causal: bool) -> Stack:
+    """The encoder, or with ``causal`` the decoder, which reads the source if there is one."""
+    cross = causal and o.kind == "encoder_decoder"
+    way = depth(o)
+    blocks = [
+        Block(mixer, cross=build_cross(o) if cross else None, feed=feed(o), join=join(o))
+        for mixer in build_mixers(o, causal)
+    ]
+    return Stack(blocks, o.dim, way)
+
+
+def feed(o: Options) -> nn.Module:
+    """The feed-forward layer of one block."""
+    return _built("feed", o, {} if o.hidden is None else {"hidden": o.hidden})
+
+
+def join(o: Options) -> Callable[[], nn.Module]:
+    """What makes the join of each sublayer."""
+    return partial(_built, "join", o, {"dropout": o.dropout})
+
+
+def depth(o: Options) -> nn.Module:
+    """The way through the layers of a stack."""
+    made: Any = _built("depth", o, {})
+    if made.reads_branches:
+        _check_branches(o)
+    return made  # type: ignore[no-any-return]
+
+
+def _built(role: str, o: Options, given: Mapping[str, Any]) -> nn.Module:
+    """By its name; ``given`` are options that the model decides, where the page has them."""
+    card = catalog.with_role(role)[getattr(o, role)]
+    takes = {"dim": o.dim, "layers": o.layers, **given}
+    decided = {name: value for name, value in takes.items() if name in parameters_of(card.build)}
+    own = getattr(o, f"{role}_options") or {}
+    for name in sorted({*own} & {*decided, "dropout", "layers"}):
+        raise ValueError(f"{role}_options cannot set {name!r}: the model itself decides it")
+    if role == "feed" and o.hidden is not None and "hidden" not in decided:
+        raise ValueError(f"feed={card.name!r} has no hidden layer whose width is hidden={o.hidden}")
+    return catalog.build(card.name, **{**decided, **own})
+
+
+def _check_branches(o: Options) -> None:
+    """A ValueError for what a depth that adds the branches itself cannot have."""
+    if not hasattr(catalog.with_role("join")[o.join].build, "branch"):
+        raise ValueError(
+            f"depth={o.depth!r} needs a join that only adds, such as join='pre_norm', got "
+            f"join={o.join!r}: a layer norm after the sum cannot be undone"
+        )
+    if o.kind == "encoder_decoder":
+        raise ValueError(
+            f"depth={o.depth!r} has no cross-attention, which kind='encoder_decoder' needs; take "
+            "another depth"
+        )
+    if o.checkpoint:
+        raise ValueError(
+            f"depth={o.depth!r} recomputes the layers already; leave checkpoint=True out"
+        )
+
+
+def embedding(o: Options) -> nn.Embedding | nn.Linear | FactorizedEmbedding:
+    """What makes a vector of each token, or of each vector of features."""
+    if o.vocab is None:
+        assert o.features is not None
+        return nn.Linear(o.features, o.dim)
+    if o.embedding_rank is not None:
+        factors = FactorizedEmbedding(o.dim, options=Factors(vocab=o.vocab, rank=o.embedding_rank))
+        factors.table.data.mul_(embedding_std(o.dim) / DEVIATION)
+        return factors
+    table = nn.Embedding(o.vocab, o.dim)
+    nn.init.normal_(table.weight, std=embedding_std(o.dim))
+    return table
+
+
+def output(o: Options, *, tied: bool) -> nn.Linear | None:
+    """The output matrix; None where the token embedding serves."""
+    classifies = o.kind in CLASSIFIERS
+    if not classifies and tied:
+        return None
+    width = o.classes if classifies else o.vocab
+    assert width is not None
+    made = nn.Linear(o.dim, width, bias=classifies)
+    nn.init.normal_(made.weight, std=embedding_std(o.dim))
+    if made.bias is not None:
+        nn.init.zeros_(made.bias)
+    return made

@@ -1,0 +1,12 @@
+"""What a model learns from: what is hidden, and what must be answered.
+
+A page of this shelf has the role ``objective``: its forms and its module are called as
+``(model, batch, generator) -> (sum, count)``, the loss summed over the scored targets and how many
+there are. Sums of the parts of a batch add up to that of the whole; means would not. The module
+also has the four steps of this call, which ``attnlab.train.fit`` takes one by one:
+
+- ``prepare(batch, generator)``: the batch with what is hidden hidden, and with its targets
+- ``answers(model, batch)``: what the model says, mostly logits
+- ``loss(answers, batch)``: the sum
+- ``right(answers, batch)``: how many of the scored targets are answered rightly
+"""

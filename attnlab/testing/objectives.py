@@ -1,0 +1,182 @@
+"""Claims of objectives, each asked of every page of the role.
+
+A batch here has rows of tokens, padding at the end of some, and targets of which some are not
+scored; the model is a table that answers each token with logits of its own.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import sympy
+import torch
+from torch import Tensor, nn
+
+from attnlab import catalog
+from attnlab.core.card import Card, letters
+from attnlab.core.claims import Objective
+from attnlab.objectives.batches import UNSCORED
+from attnlab.testing.mechanisms import Cases, named
+
+VOCAB, N, ROWS = 11, 13, 6
+
+
+def cases(of: Any) -> Cases:
+    every = [card for card in catalog.shelf("objectives") if card.role == "objective"]
+    return Cases(lambda card: of(card) if card.role == "objective" else [], every)
+
+
+EACH = cases(lambda card: [named(card)])
+FAST = cases(lambda card: [named(card, form) for form in list(card.forms)[1:]])
+
+
+@dataclass(frozen=True)
+class Text:
+    """A batch of texts, as tasks give it."""
+
+    inputs: Tensor
+    targets: Tensor
+    padding: Tensor | None = None
+    source: Tensor | None = None
+    source_padding: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def __getitem__(self, rows: slice) -> "Text":
+        padding = None if self.padding is None else self.padding[rows]
+        return Text(self.inputs[rows], self.targets[rows], padding)
+
+    def to(self, device: Any) -> "Text":
+        return self
+
+
+class Answering(nn.Module):
+    """Logits that depend on the token at the position alone."""
+
+    def __init__(self, table: Tensor) -> None:
+        super().__init__()
+        self.table = nn.Parameter(table)
+        self.answered: list[Tensor] = []
+
+    def forward(self, tokens: Tensor, padding: Tensor | None = None) -> Tensor:
+        logits = self.table[tokens]
+        if logits.requires_grad:
+            logits.retain_grad()
+        self.answered.append(logits)
+        return logits
+
+
+def text() -> Text:
+    torch.manual_seed(3)
+    tokens = torch.randint(1, VOCAB, (ROWS, N + 1))
+    padding = torch.arange(N) < torch.randint(4, N + 1, (ROWS, 1))
+    targets = tokens[:, 1:].masked_fill(~padding, UNSCORED)
+    targets[0] = UNSCORED  # a row in which nothing is scored
+    return Text(tokens[:, :-1], targets, padding)
+
+
+def model(*, uniform: bool = False) -> Answering:
+    torch.manual_seed(4)
+    table = torch.randn(VOCAB, VOCAB, dtype=torch.float64)
+    return Answering(0 * table if uniform else table)
+
+
+def draws(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def summed(card: Card, net: Answering, batch: Text, seed: int = 0) -> tuple[Tensor, int]:
+    found: tuple[Tensor, int] = catalog.build(card.name)(net, batch, draws(seed))
+    return found
+
+
+@pytest.mark.parametrize(("card", "form"), FAST)
+def test_each_form_of_an_objective_equals_naive(card: Card, form: str) -> None:
+    found = []
+    for each in ("naive", form):
+        net = model()
+        loss, count = card.forms[each](net, text(), draws())
+        found.append((loss, torch.autograd.grad(loss, net.table)[0], count))
+    torch.testing.assert_close(found[1][:2], found[0][:2])
+    assert found[0][2] == found[1][2]
+
+
+@pytest.mark.parametrize("card", EACH)
+def test_positions_that_are_not_scored_get_no_gradient(card: Card) -> None:
+    net, objective = model(), catalog.build(card.name)
+    batch: Any = objective.prepare(text(), draws())  # type: ignore[operator]
+    answers = objective.answers(net, batch)  # type: ignore[operator]
+    objective.loss(answers, batch).backward()  # type: ignore[operator]
+    for logits in net.answered:
+        unscored = batch.targets == UNSCORED
+        assert unscored.any()
+        assert (logits.grad[unscored] == 0).all()  # type: ignore[index]
+        assert (logits.grad[~unscored] != 0).any()  # type: ignore[index]
+
+
+@pytest.mark.parametrize("card", EACH)
+def test_a_uniform_model_loses_the_logarithm_of_the_vocabulary(card: Card) -> None:
+    loss, count = summed(card, model(uniform=True), text())
+    assert count > 0
+    assert loss.item() / count == pytest.approx(math.log(VOCAB))
+
+
+@pytest.mark.parametrize("card", EACH)
+def test_parts_of_a_batch_add_up(card: Card) -> None:
+    net, objective = model(), catalog.build(card.name)
+    batch: Any = objective.prepare(text(), draws())  # type: ignore[operator]
+    pieces = [batch[:1], batch[1:4], batch[4:]]
+    losses = [objective.loss(objective.answers(net, piece), piece) for piece in pieces]  # type: ignore[operator]
+    whole, count = summed(card, net, text())
+    torch.testing.assert_close(sum(losses), whole)
+    assert count == sum(int((piece.targets != UNSCORED).sum()) for piece in pieces)
+
+
+@pytest.mark.parametrize("card", EACH)
+def test_the_seed_alone_decides_what_is_hidden(card: Card) -> None:
+    objective = catalog.build(card.name)
+    found = []
+    for noise in (1, 2):  # of the global generator, which is neither asked nor moved on
+        given = text()
+        torch.manual_seed(noise)
+        before = torch.get_rng_state()
+        batch: Any = objective.prepare(given, draws())  # type: ignore[operator]
+        assert torch.equal(torch.get_rng_state(), before)
+        found.append((batch.inputs, batch.targets))
+    for one, other in zip(*found, strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("card", EACH)
+def test_as_many_targets_are_scored_as_claimed(card: Card) -> None:
+    claims, batch = card.claims, text()
+    assert isinstance(claims, Objective)
+    (s,) = letters("s")
+    scored = int((batch.targets != UNSCORED).sum())
+    claimed = float(sympy.sympify(claims.scored).subs(s, scored))
+    assert summed(card, model(), batch)[1] == pytest.approx(claimed, rel=0.2)
+
+
+@pytest.mark.parametrize("card", EACH)
+def test_where_nothing_is_scored_the_sum_is_zero(card: Card) -> None:
+    """In a batch of padding alone, of which the task scores nothing."""
+    given = text()
+    padding = torch.zeros_like(given.inputs, dtype=torch.bool)
+    nothing = Text(given.inputs, torch.full_like(given.targets, UNSCORED), padding)
+    loss, count = summed(card, model(), nothing)
+    assert loss.item() == 0
+    assert count == 0
+
+
+@pytest.mark.parametrize("card", EACH)
+def test_rightly_answered_targets_are_counted(card: Card) -> None:
+    """A model that is sure of the one right answer, of each target that it can know."""
+    objective: Any = catalog.build(card.name)
+    batch: Any = objective.prepare(text(), draws())
+    sure = nn.functional.one_hot(batch.targets.clamp(min=0), VOCAB).double() * 50
+    count = int((batch.targets != UNSCORED).sum())
+    assert int(objective.right(sure, batch)) == count
+    assert objective.loss(sure, batch).item() == pytest.approx(0, abs=1e-6)
+    assert int(objective.right(-sure, batch)) < count
