@@ -221,3 +221,16 @@ def initialise_branches(model: nn.Module, keep: Sequence[nn.Module]) -> None:
             if id(sublayer) not in done:
                 join.initialise(sublayer, len(found))
                 done.add(id(sublayer))
+
+
+_NOW = {
+    "FeedForward": "attnlab.architecture.feed.mlp.MLP",
+    "Residual": "attnlab.architecture.join.pre_norm.PreNorm or post_norm.PostNorm",
+    "shrink_residual_branches": "attnlab.models.layers.initialise_branches",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name in _NOW:
+        raise ImportError(f"attnlab.models.layers.{name} is now {_NOW[name]}")
+    raise AttributeError(f"module 'attnlab.models.layers' has no attribute {name!r}")
