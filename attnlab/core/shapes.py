@@ -147,7 +147,7 @@ def _kind(value: Any) -> Any:
     if isinstance(value, Tensor):
         return value.shape, value.dtype, value.device
     if isinstance(value, tuple):
-        return tuple(map(_kind, value))
+        return (type(value), *map(_kind, value))
     return (type(value), value) if isinstance(value, int | float | str) else type(value)
 
 

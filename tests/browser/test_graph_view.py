@@ -9,7 +9,7 @@ import torch
 from attnlab_widgets.graph_view import GraphView
 
 from attnlab.structures.graph import Graph
-from tests.browser.widget_pages import in_a_notebook, in_both, middle, pixels, said, slide
+from tests.browser.widget_pages import in_a_notebook, in_both, middle, pixels, said, saved, slide
 from tests.widgets.test_graph_view import modules
 
 pytestmark = pytest.mark.browser

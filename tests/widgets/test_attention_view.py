@@ -1,7 +1,6 @@
 """The attention view, its Python side: what it takes, what it refuses, what it sends and saves."""
 
 import json
-import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -360,28 +359,6 @@ def test_large_arrays_travel_as_bytes() -> None:
     view = AttentionView(weights(LAYERS, HEADS, 61, 61))
     assert isinstance(view.get_state()["_data"], bytes)
     assert len(json.dumps(view._recording)) < 5_000
-
-
-def test_a_saved_page_asks_nothing_of_any_network(tmp_path) -> None:
-    seen, tokens = recorded()
-    page = AttentionView(seen, tokens).save_html(tmp_path / "view.html").read_text()
-    wanted = re.findall(r"<(?:script|link|img|iframe)[^>]*(?:src|href)|@import|url\(", page)
-    assert not wanted
-    addresses = set(re.findall(r"https?://[^\s\"'`<>)]+", page))
-    assert addresses <= {"http://www.w3.org/2000/svg"}  # a name, never fetched
-    assert page.count("<script") == 2
-
-
-def test_a_saved_page_holds_the_state(tmp_path) -> None:
-    view = AttentionView(weights(LAYERS, HEADS, N, N), theme="dark")
-    view.query, view.hide_first = 3, True
-    page = view.save_html(tmp_path / "view.html", title="<b>&").read_text()
-    assert "<title>&lt;b&gt;&amp;</title>" in page
-    state = json.loads(re.search(r"data-attnlab-state>(.*?)</script>", page)[1])
-    assert (state["query"], state["hide_first"], state["theme"]) == (3, True, "dark")
-    assert not {"_esm", "layout", "_model_module"} & set(state)
-    with pytest.raises(ValueError, match=r"end in \.html"):
-        view.save_html(tmp_path / "view.pdf")
 
 
 def test_hostile_tokens_are_text(tmp_path) -> None:

@@ -2,7 +2,6 @@
 
 import copy
 import itertools
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -146,13 +145,6 @@ def test_what_is_no_switch_is_refused(wrong: Any) -> None:
     with pytest.raises(traitlets.TraitError, match=r"no switch here|pairs|list|whole number"):
         board.silent = wrong
     assert board.silent == [[0, 1]]
-
-
-def test_a_saved_file_is_alone(tmp_path: Path) -> None:
-    board = HeadSwitchboard(small(), [3, 1, 3], tokens=["x", "<b>", "x"])
-    page = board.save_html(tmp_path / "board.html").read_text()
-    assert "https://" not in page
-    assert "<b>" not in page
 
 
 def cases() -> list[dict[str, Any]]:

@@ -9,7 +9,6 @@ import random
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -17,7 +16,6 @@ import pytest
 import torch
 import traitlets
 from attnlab_widgets import pattern_studio
-from attnlab_widgets.base import standalone
 from attnlab_widgets.pattern_studio import SMALL, WORDS, PatternStudio, _refuse_unknown, presets
 
 import attnlab
@@ -351,18 +349,6 @@ def test_wrong_kinds_are_answered_with_a_sentence() -> None:
         PatternStudio(np.ones((3, 3), bool))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"a whole number, got 7\.0"):
         PatternStudio("full()", 7.0)  # type: ignore[arg-type]
-
-
-def test_a_saved_page_holds_the_state_and_needs_no_kernel(tmp_path: Path) -> None:
-    studio = PatternStudio("local(1)", n=7)
-    studio.paint(3, [5, 6])
-    page = studio.save_html(tmp_path / "studio.html", title="<Studio>").read_text("utf-8")
-    state = json.loads(re.search(r"data-attnlab-state>(.*?)</script>", page)[1])  # type: ignore[index]
-    assert state["expression"] == "local(1)"
-    assert set(state) >= {"n", "painted", "row", "layer", "residual", "block", "scores", "theme"}
-    assert not re.findall(r"<script[^>]+src=|<link[^>]+href=", page)
-    assert standalone(str(studio._esm)).rstrip().endswith(".page(document);")
-    assert "2 cells painted" in repr(studio)
 
 
 def test_every_pattern_that_is_given_comes_back() -> None:

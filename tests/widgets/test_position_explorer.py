@@ -1,6 +1,5 @@
 """The position explorer in Python: scores by distance, what may be set, the still picture."""
 
-import json
 import math
 import re
 
@@ -139,17 +138,6 @@ def test_its_picture_has_what_a_lesson_says_of_it() -> None:
     assert "Every pair: falling" in picture
     assert "key ◆ at 6" in picture
     assert "θ = 0.001 · Δ = 0°" in picture
-
-
-def test_a_saved_page_holds_the_state(tmp_path) -> None:
-    widget = PositionExplorer(maps(), scheme="even")
-    text = widget.save_html(tmp_path / "positions.html").read_text()
-    state = re.search(r"data-attnlab-state>(.*?)</script>", text, re.DOTALL)
-    assert state
-    found = json.loads(state[1])
-    assert found["scheme"] == "even"
-    assert found["n"] == 7
-    assert "deflated" in found["_data"]
 
 
 # ---- what the page's own arithmetic must equal

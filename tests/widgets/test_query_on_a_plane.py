@@ -1,7 +1,6 @@
 """QueryOnAPlane: its numbers are torch's, its sentence is true, and wrong values are refused."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -120,13 +119,6 @@ def test_a_preset_replaces_everything_at_once() -> None:
     plane.set_state(state)
     assert (len(plane.key_vectors), plane.names) == (4, ["a", "b", "c", "d"])
     assert plane._presets[0]["names"] == ["x", "y", "z"]
-
-
-def test_a_saved_file_is_alone(tmp_path: Path) -> None:
-    plane = QueryOnAPlane(KEYS, names=["<b>", "y", "z"])
-    page = plane.save_html(tmp_path / "plane.html").read_text()
-    assert "https://" not in page
-    assert "<b>" not in page
 
 
 SET = [

@@ -1,9 +1,7 @@
 """The tree explorer in Python: its tables, what may be set, what is refused, the still picture."""
 
-import json
 import math
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -345,17 +343,6 @@ def test_the_picture_shows_the_mask_or_the_attention() -> None:
     assert "gathers" in widget.description, "another shape: its averages instead"
     with pytest.raises(ValueError, match="no attention was recorded for a tree of this shape"):
         _ = widget.recorded
-
-
-def test_a_saved_page_holds_the_state(tmp_path: Path) -> None:
-    widget = TreeExplorer("(S (X a b) c)", step="mask")
-    text = widget.save_html(tmp_path / "tree.html").read_text()
-    assert "https://" not in text
-    state = re.search(r"data-attnlab-state>(.*?)</script>", text, re.DOTALL)
-    assert state
-    found = json.loads(state[1])
-    assert (found["tree"], found["step"]) == ("(S (X a b) c)", "mask")
-    assert found["leaf_values"] == [1, 2, 3]
 
 
 # ---- what the page's own arithmetic must equal

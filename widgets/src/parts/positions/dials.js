@@ -28,7 +28,7 @@ export function dialsPanel(study, view) {
   function dial(t) {
     const arc = drawn("path", { class: "pe-arc" });
     const arrows = WHO.map((who, at) => arrow(t, who, at));
-    const face = drawn("svg", { viewBox: "-62 -62 124 124", "data-testid": `dial-${t}` },
+    const face = drawn("svg", { viewBox: "-62 -62 124 124", role: "group", "aria-label": `Pair ${t}: query and key as arrows`, "data-testid": `dial-${t}` },
       drawn("circle", { class: "pe-rim", r: RADIUS + 8 }), arc, ...arrows);
     const text = el("p", { "data-testid": `pair-${t}` });
     face.addEventListener("pointermove", (event) => {

@@ -1,54 +1,14 @@
-"""The picture that stands in a notebook in the place of a widget until it is run."""
+"""A drawing as SVG and as PNG: sizes, colours, hatching, dashes."""
 
-import importlib
-import pkgutil
-from base64 import b64decode
 from io import BytesIO
 from typing import Any
 
-import attnlab_widgets
 import numpy as np
 import pytest
-from attnlab_widgets.base import LIVE, MOST_BYTES, BaseWidget, Pictured
 from PIL import Image
 
 from attnlab.figures.drawing import Drawing, _dashed, _stripes
 from attnlab.figures.theme import DARK, HATCHING, LIGHT, rgb
-from tests.widgets.examples import EXAMPLES, view
-
-
-def below(kind: type) -> set[type]:
-    return {kind}.union(*map(below, kind.__subclasses__()))
-
-
-def test_every_widget_has_an_example_here() -> None:
-    for module in pkgutil.iter_modules(attnlab_widgets.__path__):
-        importlib.import_module(f"attnlab_widgets.{module.name}")
-    ours = {kind.__name__ for kind in below(Pictured) if kind.__module__.startswith("attnlab_")}
-    here = {kind.__name__ for kind in (*EXAMPLES, Pictured, BaseWidget)}
-    assert ours == here, "add yours to tests/widgets/examples.py"
-
-
-@pytest.mark.parametrize("kind", EXAMPLES, ids=lambda kind: kind.__name__)
-def test_the_stored_output_has_a_picture_of_the_right_size(kind: Any) -> None:
-    widget = EXAMPLES[kind]()
-    data, metadata = widget._repr_mimebundle_()
-    drawing, size = widget.still(), metadata["image/png"]
-    assert set(data) == {"application/vnd.jupyter.widget-view+json", "image/png", "text/plain"}
-    pixels = b64decode(data["image/png"])
-    assert len(pixels) <= MOST_BYTES
-    image = Image.open(BytesIO(pixels))
-    assert any(
-        image.size == (round(finer * drawing.wide), round(finer * size["height"]))
-        for finer in (2, 1.5, 1)
-    )
-    assert drawing.wide == size["width"]
-    assert drawing.high < size["height"] < 800, "one line more, and it fits a screen"
-    assert len(image.convert("RGB").getcolors(256)) > 8
-    assert data["text/plain"] == size["alt"] == repr(widget)
-    assert LIVE in drawing.with_line(LIVE).svg("")
-    assert LIVE not in drawing.svg("")
-    widget.close()
 
 
 def test_a_picture_that_is_too_large_has_fewer_pixels() -> None:
@@ -59,15 +19,6 @@ def test_a_picture_that_is_too_large_has_fewer_pixels() -> None:
     small = drawing.png(64, most=60_000)
     assert len(small) <= 60_000
     assert Image.open(BytesIO(small)).size[0] in (600, 400, 300, 200)
-
-
-def test_a_widget_without_a_picture_is_stored_as_before(tmp_path: Any) -> None:
-    widget = view()
-    widget.still = lambda: None
-    data, *_ = widget._repr_mimebundle_()
-    assert "image/png" not in data
-    with pytest.raises(TypeError, match="AttentionView has no still picture"):
-        widget.save_png(tmp_path / "a.png")
 
 
 def _near(paper: str) -> list[str]:
