@@ -119,7 +119,8 @@ NAMELESS = """root => {
     node.matches('button, summary, a, [role=option], [role=treeitem], [role=gridcell], td, th, li')
       && node.textContent].some(words => words && words.trim());
   const near = 'button, label, [role=img][aria-label], [role=option], [role=gridcell],'
-    + '[role=switch], [tabindex][aria-label], [role=group][aria-label], [role=slider], figure[aria-label]';
+    + '[role=switch], [tabindex][aria-label], [role=group][aria-label], [role=slider],'
+    + 'figure[aria-label]';
   const told = node => node.closest('[aria-hidden=true]')
     || ![null, root].includes(node.parentElement.closest(near));
   const controls = [...root.querySelectorAll(
