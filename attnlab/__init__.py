@@ -87,6 +87,7 @@ if _typing.TYPE_CHECKING:
 
     from attnlab import exercises as exercises  # the other rooms come with the names below
     from attnlab import measure as measure
+    from attnlab import mechanisms as mechanisms
     from attnlab.catalog import build, card, cards, goes_with, register
     from attnlab.lens.watch import watch
     from attnlab.models.generate import generate
