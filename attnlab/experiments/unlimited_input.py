@@ -77,7 +77,7 @@ def memorized(model: TinyTransformer, tokens: Tensor) -> DecoderState:
     """
     (block,) = model.decoder.blocks  # type: ignore[union-attr]
     vocabulary = torch.arange(ASK + 1)[None]
-    x = block.attention_residual.norm(model.embedding(vocabulary))  # type: ignore[operator, union-attr]
+    x = block.attention_residual.norm(model.embedding(vocabulary))  # type: ignore[operator]
     layer: Any = block.attention
     _, k, v = (part[0][:, tokens].transpose(0, 1) for part in layer.heads.project(x))
     state = MemoryState.of(unit(k, layer.options), v, layer.options)
