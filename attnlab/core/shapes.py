@@ -247,7 +247,8 @@ def is_stored(dtype: torch.dtype) -> bool:
 def autocasts(device: torch.device) -> bool:
     """Whether autocast is on for ``device``: operators then agree on a dtype by themselves."""
     kind = device.type
-    return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    there = kind in ("cpu", "cuda") or torch.amp.is_autocast_available(kind)
+    return there and torch.is_autocast_enabled(kind)
 
 
 def _refuse_strangers(

@@ -244,10 +244,6 @@ def _delta(
     return torch.stack(rows)
 
 
-def _delta_with(**changes: object) -> Callable[..., Tensor]:
-    return lambda *given: _delta(*given, **changes)  # type: ignore[arg-type]
-
-
 check_delta_layer = Exercise(
     """Is it a layer with the delta rule? `delta_layer(x, Wq, Wk, Wv, wb) -> (n, e)`.
 

@@ -67,7 +67,8 @@ class Block(nn.Module):
     ) -> tuple[Float[Tensor, "b t dim"], Any]:
         """``forward`` for the next t positions only; ``state`` is that of the attention module."""
         reader = Reader(self.attention, state)
-        x = self.attention_residual(x, reader)
+        # Not as a module: what watches a model would take the join for the layer that attends.
+        x = self.attention_residual.forward(x, reader)
         return self._after_attention(x, memory, memory_padding, structure), reader.state
 
     def _after_attention(

@@ -118,8 +118,9 @@ NAMELESS = """root => {
     node.getAttribute('alt'), node.querySelector(':scope > title')?.textContent,
     node.matches('button, summary, a, [role=option], [role=treeitem], [role=gridcell], td, th, li')
       && node.textContent].some(words => words && words.trim());
-  const near = 'button, label, [role=img][aria-label], [role=option], [role=gridcell], [role=switch],'
-    + '[tabindex][aria-label], [role=group][aria-label], [role=slider], figure[aria-label]';
+  const near = 'button, label, [role=img][aria-label], [role=option], [role=gridcell],'
+    + '[role=switch], [tabindex][aria-label], [role=group][aria-label], [role=slider],'
+    + 'figure[aria-label]';
   const told = node => node.closest('[aria-hidden=true]')
     || ![null, root].includes(node.parentElement.closest(near));
   const controls = [...root.querySelectorAll(

@@ -7,7 +7,8 @@ import sympy
 from torch import nn
 
 import attnlab
-from attnlab.core.card import Beside, Card, Paper, in_plain_text, letters
+from attnlab.core.card import Beside, Card, Paper, letters
+from attnlab.core.typeset import in_plain_text
 
 n, d, h = letters("n d h")
 

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from attnlab.core import precision
 from attnlab.core.forms import form, upcasting, with_options
 from attnlab.core.shapes import ShapeError, letters_of, regrouped
 from attnlab.mechanisms.recurrence import retention
@@ -85,3 +86,10 @@ def test_only_forms_that_take_options_are_given_them() -> None:
     options = retention.Retaining(chunk=3)
     assert with_options(retention.naive, options) is retention.naive
     assert with_options(retention.chunked, options).keywords == {"options": options}
+
+
+@pytest.mark.parametrize(("old", "new"), precision.RENAMED.items())
+def test_an_old_name_says_the_new_one(old: str, new: str) -> None:
+    assert hasattr(precision, new)
+    with pytest.raises(ImportError, match=f"is called {new} today"):
+        getattr(precision, old)

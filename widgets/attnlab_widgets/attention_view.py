@@ -15,7 +15,7 @@ import torch
 import traitlets
 from torch import Tensor
 
-from attnlab.core.arguments import check_names
+from attnlab.core.arguments import check_names, check_number
 from attnlab.figures.drawing import Drawing
 from attnlab.figures.labels import visible
 from attnlab.lens.sources.layers import (
@@ -30,7 +30,7 @@ from attnlab.lens.sources.layers import (
 from attnlab.lens.sources.patches import Patch, Patches
 from attnlab.lens.sources.tokens import Found, Tokens
 from attnlab_widgets import vectors
-from attnlab_widgets.base import STATIC, BaseWidget, Choice
+from attnlab_widgets.base import STATIC, BaseWidget, Choice, asked
 from attnlab_widgets.picture import draw
 from attnlab_widgets.quantization import MOST_TILES, block
 
@@ -197,6 +197,11 @@ class AttentionView(BaseWidget):
     def _key_exists(self, proposal: Any) -> int | None:
         most = max(layer["m"] for layer in self._recording["layers"])
         return None if proposal["value"] is None else _among("key", proposal["value"], most)
+
+    @traitlets.validate("at_least")
+    def _a_finite_number(self, proposal: Any) -> float | None:
+        value = proposal["value"]
+        return value if value is None else asked(check_number, "at_least", value)
 
     @traitlets.validate("threshold")
     def _threshold_is_a_share(self, proposal: Any) -> float:
