@@ -258,7 +258,7 @@ def _width(c: Card, dim: int | None, takes: Mapping[str, Any]) -> int | None:
     if isinstance(c.claims, Mixing) or "dim" in takes:
         if dim is None:
             raise TypeError(f"{c.name} needs dim, the width of what it reads")
-        return check_value("dim", dim, Size)  # type: ignore[no-any-return]
+        return check_value("dim", dim, Size)
     if dim is not None:
         raise TypeError(f"{c.name} has no width; leave dim out")
     return None

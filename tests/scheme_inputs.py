@@ -17,7 +17,7 @@ from attnlab.core.options import parameters_of
 from attnlab.core.shapes import letters_of
 from tests.test_claims import Sizes
 
-NOT_MIXING = [card for card in attnlab.cards() if not card.mixes]
+NOT_MIXING = [card for card in attnlab.catalog.shelf() if not card.mixes]
 VOCAB = 17
 SIZES = Sizes(b=2, h=4, g=2, n=7, m=5, d=6, dim=10, p=300, vocab=VOCAB, rows=VOCAB)
 

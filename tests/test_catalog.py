@@ -16,11 +16,17 @@ def test_every_page_of_the_shelf_is_found() -> None:
     found = 0
     for name in catalog.SHELVES:
         shelf = Path(attnlab.__file__).parent / name
-        pages = {p for p in shelf.rglob("*.py") if "\nCARD = " in p.read_text(encoding="utf-8")}
-        assert len(pages) == len(catalog.shelf(name))
+        texts = [p.read_text(encoding="utf-8") for p in shelf.rglob("*.py")]
+        pages = [text for text in texts if "\nCARD = " in text or "\nCARDS = " in text]
+        assert len(pages) == len({catalog.pages()[c.name] for c in catalog.shelf(name)})
         assert all((shelf / c.family).is_dir() or c.family == name for c in catalog.shelf(name))
-        found += len(pages)
+        found += len(catalog.shelf(name))
     assert found == len(attnlab.cards())
+
+
+def test_a_page_may_hold_several_mechanisms() -> None:
+    assert catalog.pages()["brc"] == catalog.pages()["nbrc"]
+    assert catalog.module_of(attnlab.card("nbrc")) == "attnlab.mechanisms.recurrence.bistable"
 
 
 @pytest.mark.parametrize(

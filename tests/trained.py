@@ -14,8 +14,12 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-FITS = ("attnlab.train.fit", "attnlab.exercises.stages.train")
+FITS = (
+    *("attnlab.train.fit", "attnlab.exercises.stages.train"),
+    "attnlab.experiments.loop.descend",
+)
 EXPERIMENTS = "attnlab.experiments."
+GRID_TRAINERS = {"train", "film"}
 KEEPS = {"append", "extend", "update", "setdefault", "load_state_dict"}
 Scope = ast.FunctionDef | ast.For | ast.With | ast.Try | ast.ClassDef
 
@@ -51,7 +55,8 @@ def _statements(cell: dict[str, Any]) -> list[ast.stmt]:
 class _Lesson:
     """The names that stand for trained things, statement by statement."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, library: bool = False) -> None:
+        self.library = library  # a module of the library itself
         self.trained: set[str] = set()
         self.functions: dict[str, ast.AST] = {}
         self.trainers: set[str] = set()  # those of these functions that train
@@ -86,13 +91,17 @@ class _Lesson:
 
     def trains(self, call: ast.Call) -> bool:
         name = _called(call)
-        if isinstance(call.func, ast.Name) and name in self.functions:
+        if isinstance(call.func, ast.Name) and name in {*self.functions, *self.trainers}:
             return name in self.trainers
         if isinstance(call.func, ast.Attribute) and name == "step" and not call.args:
             return True
+        if isinstance(call.func, ast.Attribute) and name in GRID_TRAINERS and len(call.args) > 1:
+            return True  # of a grid of an experiment
         first, _, rest = ast.unparse(call.func).partition(".")
         path = f"{self.imported.get(first, '')}.{rest}".rstrip(".")
-        return path in FITS or (path.startswith(EXPERIMENTS) and path in _training_functions())
+        if path in FITS or self.library or not path.startswith(EXPERIMENTS):
+            return path in FITS
+        return path in _training_functions()
 
     def _loaded(self, statement: ast.AST) -> set[str]:
         """The names that it reads and has not written itself, those in called functions, too."""
@@ -110,13 +119,30 @@ def _training_functions() -> frozenset[str]:
     """The dotted paths of the functions of the experiments that train."""
     found: set[str] = set()
     for file in sorted((ROOT / "attnlab/experiments").glob("*.py")):
-        module, body = _Lesson(), ast.parse(file.read_text(encoding="utf-8")).body
+        module, body = _Lesson(library=True), ast.parse(file.read_text(encoding="utf-8")).body
         functions = [one for one in body if isinstance(one, ast.FunctionDef)]
         for one in (*body, *functions, *functions):  # one may call another that stands below
             if isinstance(one, ast.Import | ast.ImportFrom | ast.FunctionDef):
                 module.reads(one)
+            elif isinstance(one, ast.Assign):  # train, rows = GRID.train, GRID.rows
+                module.trainers |= _of_a_grid(one)
         found |= {f"attnlab.experiments.{file.stem}.{name}" for name in module.trainers}
     return frozenset(found)
+
+
+def _of_a_grid(statement: ast.Assign) -> set[str]:
+    """The names that the statement gives to ``train`` and ``film`` of a grid."""
+    names, values = (
+        each.elts if isinstance(each, ast.Tuple) else [each]
+        for each in (statement.targets[0], statement.value)
+    )
+    return {
+        name.id
+        for name, value in zip(names, values, strict=False)
+        if isinstance(name, ast.Name)
+        and isinstance(value, ast.Attribute)
+        and value.attr in GRID_TRAINERS
+    }
 
 
 def _calls(tree: ast.AST) -> list[ast.Call]:

@@ -27,7 +27,7 @@ class Layer(Protocol):
     def branches(self) -> Sequence[Branch]: ...
 
 
-def last_matrices(sublayer: nn.Module) -> Iterator[nn.Parameter]:
+def last_matrices(sublayer: nn.Module) -> Iterator[Tensor]:
     """The matrices whose products a sublayer adds to the stream: the output projection of
     attention, and ``contract`` of a feed-forward layer."""
     for part in sublayer.modules():

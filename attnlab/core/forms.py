@@ -7,8 +7,7 @@ PyTorch's fused attention does, is decorated with ``checked`` alone.
 """
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, TypeVar, overload
 
 import torch
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from attnlab.core.options import Options, parameters_of
 from attnlab.core.precision import no_autocast
-from attnlab.core.shapes import checked
+from attnlab.core.shapes import autocasts, checked
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -55,15 +54,19 @@ def upcasting(function: Callable[P, R], *, autocast: bool = False) -> Callable[P
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        first, *others = _floats((*args, *kwargs.values()))
-        common = torch.promote_types(torch.float32, first.dtype)
-        for x in others:
-            common = torch.promote_types(common, x.dtype)
-        given: Any = args, kwargs
-        if any(x.dtype != common for x in (first, *others)):
-            given = _cast(args, common), {name: _cast(x, common) for name, x in kwargs.items()}
-        with nullcontext() if autocast else no_autocast(first.device):
+        found: list[Tensor] = []
+        _add_floats(found, (*args, *kwargs.values()))
+        first, given = found[0], (args, kwargs)
+        dtypes = {x.dtype for x in found}
+        if dtypes not in _WIDE:
+            common = functools.reduce(torch.promote_types, dtypes, torch.float32)
+            cast = {name: _cast(x, common) for name, x in kwargs.items()}
+            given = _cast(args, common), cast  # type: ignore[assignment]
+        if autocast or not autocasts(first.device):
             out: Any = function(*given[0], **given[1])
+        else:
+            with no_autocast(first.device):
+                out = function(*given[0], **given[1])
         if isinstance(out, tuple):
             return (_cast(out[0], first.dtype), *out[1:])  # type: ignore[return-value]
         return _cast(out, first.dtype)
@@ -71,20 +74,23 @@ def upcasting(function: Callable[P, R], *, autocast: bool = False) -> Callable[P
     return call
 
 
-def _floats(values: Iterable[Any]) -> Iterator[Tensor]:
-    """The floating-point tensors among ``values``, and in tuples of them."""
+_WIDE = ({torch.float32}, {torch.float64})
+
+
+def _add_floats(found: list[Tensor], values: Iterable[Any]) -> None:
+    """Append the floating-point tensors among ``values``, and in tuples of them."""
     for x in values:
         if isinstance(x, Tensor):
-            if x.is_floating_point():
-                yield x
+            if x.dtype.is_floating_point:
+                found.append(x)
         elif isinstance(x, tuple):
-            yield from _floats(x)
+            _add_floats(found, x)
 
 
 def _cast(x: Any, dtype: torch.dtype) -> Any:
     """``x`` with its floating-point tensors in ``dtype``; named tuples stay what they are."""
     if isinstance(x, Tensor):
-        return x.to(dtype) if x.is_floating_point() else x
+        return x.to(dtype) if x.dtype.is_floating_point and x.dtype != dtype else x
     if isinstance(x, tuple):
         parts = [_cast(part, dtype) for part in x]
         return type(x)(*parts) if hasattr(x, "_fields") else tuple(parts)

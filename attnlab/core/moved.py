@@ -23,6 +23,8 @@ _MODULES = {
     "core.complex_heads": "attnlab.mechanisms.dense.complex_attention.heads",
     "core.linear_recurrence": "attnlab.mechanisms.kernelized.linear.recurrence",
     "core.bistable": "attnlab.mechanisms.recurrence.bistable",
+    "measure.decoding": "attnlab.measure.topics.decoding",
+    "train.claims": "attnlab.train.ownership",
     "course.predictions": "attnlab.predictions",
     "course": "tools.course",
     "measure.notebooks": "tools.notebooks",

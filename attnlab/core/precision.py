@@ -61,3 +61,18 @@ def call_upcast(module: nn.Module, *given: Tensor | int) -> Any:
 def no_autocast(device: torch.device) -> AbstractContextManager[Any]:
     """Without autocast, which would round every product to half precision."""
     return torch.autocast(device.type, enabled=False) if autocasts(device) else nullcontext()
+
+
+RENAMED = {
+    "wide": "upcast",
+    "widened": "upcast_together",
+    "wide_dtype": "upcast_dtype",
+    "widely": "call_upcast",
+    "unrounded": "no_autocast",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in RENAMED:
+        raise ImportError(f"{__name__}.{name} is called {RENAMED[name]} today")
+    raise AttributeError(f"{__name__} has no {name!r}")

@@ -147,7 +147,7 @@ def _kind(value: Any) -> Any:
     if isinstance(value, Tensor):
         return value.shape, value.dtype, value.device
     if isinstance(value, tuple):
-        return tuple(map(_kind, value))
+        return (type(value), *map(_kind, value))
     return (type(value), value) if isinstance(value, int | float | str) else type(value)
 
 
@@ -247,7 +247,8 @@ def is_stored(dtype: torch.dtype) -> bool:
 def autocasts(device: torch.device) -> bool:
     """Whether autocast is on for ``device``: operators then agree on a dtype by themselves."""
     kind = device.type
-    return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    there = kind in ("cpu", "cuda") or torch.amp.is_autocast_available(kind)
+    return there and torch.is_autocast_enabled(kind)
 
 
 def _refuse_strangers(

@@ -11,7 +11,7 @@ from decimal import Decimal
 import numpy as np
 from torch import Tensor
 
-from attnlab.exercises.attempt import as_float64, note_mistakes
+from attnlab.exercises.attempt import as_float64
 from attnlab.exercises.check import Check
 from attnlab.exercises.verdict import Verdict, type_name
 
@@ -105,7 +105,6 @@ def check_number(
     """
     mistakes = {} if mistakes is None else mistakes
     expected = _validated(expected, tolerance, unit, mistakes)
-    note_mistakes(f"{_shown(wrong)}: {text}" for wrong, text in mistakes.items())
     value = _as_number(given)
     if isinstance(value, str):
         return Verdict(False, value)

@@ -8,8 +8,7 @@ each known mistake on the same numbers; if none agrees, the message says where i
 import itertools
 import textwrap
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib.util import find_spec, module_from_spec
@@ -57,27 +56,6 @@ _HINTS = {
 }
 
 
-_SENTENCES: ContextVar[list[str] | None] = ContextVar("sentences", default=None)
-
-
-@contextmanager
-def mistakes_looked_for() -> Iterator[list[str]]:
-    """The sentences of all known mistakes that the checks inside can name, for a teacher."""
-    sentences: list[str] = []
-    token = _SENTENCES.set(sentences)
-    try:
-        yield sentences
-    finally:
-        _SENTENCES.reset(token)
-
-
-def note_mistakes(sentences: Iterable[str]) -> None:
-    """Tell ``mistakes_looked_for``, where it listens, of sentences that a check can say."""
-    known = _SENTENCES.get()
-    if known is not None:
-        known += [sentence for sentence in sentences if sentence not in known]
-
-
 @dataclass
 class Drawing:
     """How the numbers of a check are drawn: other seeds, longer axes. ``used`` counts draws."""
@@ -97,6 +75,16 @@ def random_tensors(*shapes: tuple[int, ...], seed: int = 0) -> list[Tensor]:
     generator = torch.Generator().manual_seed(seed + drawing.seed)
     sizes = [[x if x < 2 else drawing.times * x for x in shape] for shape in shapes]
     return [torch.randn(size, generator=generator, dtype=torch.float64) for size in sizes]
+
+
+def sizes(*cases: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """The sizes of the cases of an exercise without random numbers; a hidden test has larger ones.
+
+    What is 0 or 1 stays.
+    """
+    drawing = _DRAWING.get() or Drawing()
+    drawing.used += drawing.times > 1
+    return [tuple(x if x < 2 else drawing.times * x for x in case) for case in cases]
 
 
 def redrawn(check: Callable[..., Verdict], drawing: Drawing) -> Callable[..., Verdict]:
@@ -252,7 +240,7 @@ def recognise(
     function: Function,
     cases: Sequence[Arguments],
     known_mistakes: Sequence[KnownMistake],
-    others: Sequence[Arguments] = (),
+    others: Callable[[], Iterable[Arguments]] = tuple,
 ) -> str | None:
     """The sentence of a known mistake whose result equals that of the function.
 
@@ -265,7 +253,7 @@ def recognise(
         known = known_mistakes if value is not None else ()
         agreeing = [(text, wrong) for text, wrong in known if same(value, result_of(wrong, given))]
         for sentence, mistaken in agreeing if len(agreeing) > 1 else ():
-            if all(same(run(function, x).value, result_of(mistaken, x)) for x in others):
+            if all(same(run(function, x).value, result_of(mistaken, x)) for x in others()):
                 return sentence
         if agreeing:
             return agreeing[0][0]
@@ -287,22 +275,22 @@ def require(
     *,
     shape: str,
     known_mistakes: Sequence[KnownMistake] = (),
-    cases: Sequence[Arguments] = (),
-    others: Sequence[Arguments] = (),
+    alike: Callable[[], Iterable[Arguments]] = tuple,
+    others: Callable[[], Iterable[Arguments]] = tuple,
     explain: Callable[[], str | None] = lambda: None,
 ) -> Answer:
     """The answer on `given` if it is right; else a `Mistake` that says what is wrong.
 
-    `shape` names the axes of the right result. `explain` is asked where no known mistake agrees.
+    `shape` names the axes of the right result. Mistakes are looked for on the cases `alike` as well
+    where the shape is wrong. `explain` is asked where no known mistake agrees.
     """
-    note_mistakes(sentence for sentence, _ in known_mistakes)
     answer, expected = run(function, given), as_float64(truth(*given.values()))
     assert expected is not None
     if same(answer.value, expected):
         return answer
     found = as_float64(answer.value)
     fits = found is not None and found.shape == expected.shape
-    tried = (given,) if fits else (given, *cases)
+    tried = (given,) if fits else (given, *alike())
     sentence = recognise(function, tried, known_mistakes, others)
     if sentence:
         raise Mistake(sentence + (f" ({answer.call} {answer.raised})" if answer.raised else ""))
@@ -410,7 +398,6 @@ def part_faults(
     known_mistakes: Sequence[Sequence[KnownMistake]],
 ) -> list[str]:
     """A sentence for each part that is wrong: the known mistake, or where it differs."""
-    note_mistakes(sentence for known in known_mistakes for sentence, _ in known)
     found = []
     for name, part, right, known in zip(names, parts, truth, known_mistakes, strict=True):
         if not same(part, right):
@@ -437,14 +424,6 @@ def check_side_effects(answer: Answer) -> None:
             f"The numbers are nearly right, but the result is {dtype}, which keeps two or three "
             "digits: compute in float32 or in the dtype of the inputs."
         )
-
-
-def check_arguments_and_dtype(function: Function, given: Arguments) -> None:
-    """Call a function that is right once more and ``check_side_effects``."""
-    check_side_effects(run(function, given))
-
-
-check_arguments = check_arguments_and_dtype
 
 
 def changed_in_place(answer: Answer) -> str:

@@ -2,7 +2,7 @@
 
 import numbers
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -141,9 +141,6 @@ class _Machine:
 
     def clock(self) -> float:
         return self.now
-
-
-Timer = Callable[[Any, Any, int, Any], float]
 
 
 def _rounds(ours: Any, base: Any, rounds: int, clock: Any) -> list[tuple[float, float]]:

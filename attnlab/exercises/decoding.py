@@ -6,11 +6,7 @@ import torch
 from torch import Tensor
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import (
-    Arguments,
-    Parts,
-    random_tensors,
-)
+from attnlab.exercises.attempt import Arguments, Parts, random_tensors
 from attnlab.exercises.exercise import Mistakes, but
 from attnlab.exercises.parts import PartsExercise
 
@@ -115,21 +111,21 @@ check_grouped_layer = PartsExercise(
     axes={"y": "n dim", "keys": "g m+n d", "values": "g m+n d"},
     of_part={
         "y": {
-            but(
-                split=_reshaped
-            ): "The heads are split by a reshape without a transpose, so that one "
-            "head gets parts of several positions: (n, heads, d) first, then exchange n and heads.",
+            but(split=_reshaped): (
+                "The heads are split by a reshape without a transpose, so that one head gets "
+                "parts of several positions: (n, heads, d) first, then exchange n and heads."
+            ),
             but(join=lambda out: out.reshape(out.shape[1], -1)): (
                 "The heads are joined without a transpose: from (h, n, d) first to (n, h, d)."
             ),
-            but(
-                share=_tiled
-            ): "The key heads are tiled 0, 1, 0, 1, …: query head a uses key head ⌊a g "
-            "/ h⌋, so the order is 0, 0, …, 1, 1, ….",
-            but(
-                diagonal=0
-            ): "The mask is aligned at the top left, as if the new tokens came first. "
-            "They come after the cached ones and may attend to all of these: `tril(m)`.",
+            but(share=_tiled): (
+                "The key heads are tiled 0, 1, 0, 1, …: query head a uses key head ⌊a g / h⌋, so "
+                "the order is 0, 0, …, 1, 1, …."
+            ),
+            but(diagonal=0): (
+                "The mask is aligned at the top left, as if the new tokens came first. They come "
+                "after the cached ones and may attend to all of these: `tril(m)`."
+            ),
             but(diagonal=10**6): (
                 "Nothing is masked: a new token must not attend to the new tokens after it."
             ),

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import Arguments, random_tensors
+from attnlab.exercises.attempt import Arguments, random_tensors, sizes
 from attnlab.exercises.exercise import Exercise, but
 from attnlab.exercises.verdict import Function
 from attnlab.exercises.work import require_no_loop
@@ -107,7 +107,7 @@ def _rows(n: int, k: int) -> Tensor:
 check_clipped_rows = Exercise(
     "Are they the rows of a table of 2k + 1 distances? `rows(n, k) -> (n, n)`.",
     right=_rows,
-    cases=lambda: [{"n": n, "k": k} for n, k in ((7, 2), (3, 5), (4, 0))],
+    cases=lambda: [{"n": n, "k": k} for n, k in sizes((7, 2), (3, 5), (4, 0))],
     axes="n n",
     mistakes={
         (lambda n, k: _rows(n, k).mT): (

@@ -2,11 +2,12 @@
 
     check_hartley = Exercise(
         "Is it H_n x H_dim with the numbers cos θ + sin θ? `hartley(x)` with `x` (n, dim).",
-        right=_hartley,  # (x, features=True): a mistake changes one part
+        right=_hartley,  # (x, *, sign=1, width=True): a mistake changes one part
         cases=drawn(36, x=(7, 5)),
         axes="n dim",
         mistakes={
-            but(features=False): "Only the tokens are transformed, the width is not.",
+            but(sign=-1): "The sines are subtracted: it is cos θ + sin θ.",
+            but(width=False): "Only the tokens are transformed, the width is not.",
             (lambda x: …): "That is FNet's mixing, which loses a half of its input.",
         },
         praise="Applied twice it gives n · dim times x: nothing is lost.",
@@ -30,6 +31,7 @@ from attnlab.exercises.attempt import (
     check_side_effects,
     random_tensors,
     require,
+    sizes,
 )
 from attnlab.exercises.check import Check
 from attnlab.exercises.verdict import Function, Mistake, Verdict, require_function
@@ -60,7 +62,8 @@ def drawn(seed: int | list[int] = 0, /, **arguments: Any) -> Cases:
     """Cases with random tensors: a tuple is a shape, a list has an entry for each of the cases.
 
     Everything else is passed on as it is. ``drawn(3, x=(7, 5), k=[1, 2])`` makes two cases from one
-    seed, ``drawn([3, 4], x=[(7, 5), (4, 2)])`` two of their own shapes and numbers.
+    seed, ``drawn([3, 4], x=[(7, 5), (4, 2)])`` two of their own shapes and numbers. Where there is
+    no shape all arguments are whole numbers, which a hidden test takes larger (``sizes``).
     """
     lists = [x for x in (seed, *arguments.values()) if isinstance(x, list)]
 
@@ -68,18 +71,17 @@ def drawn(seed: int | list[int] = 0, /, **arguments: Any) -> Cases:
         for place in range(len(lists[0]) if lists else 1):
             now = {name: _entry(x, place) for name, x in arguments.items()}
             shapes = {name: x for name, x in now.items() if isinstance(x, tuple)}
-            tensors = random_tensors(*shapes.values(), seed=_entry(seed, place))
-            yield now | dict(zip(shapes, tensors, strict=True))
+            if shapes:
+                tensors = random_tensors(*shapes.values(), seed=_entry(seed, place))
+                yield now | dict(zip(shapes, tensors, strict=True))
+            else:
+                yield dict(zip(now, *sizes(tuple(now.values())), strict=True))
 
     return cases
 
 
 def _entry(value: Any, place: int) -> Any:
     return value[place] if isinstance(value, list) else value
-
-
-def _no_cases() -> tuple[Arguments, ...]:
-    return ()
 
 
 def whole(formula: Formula | But, right: Formula) -> Formula:
@@ -154,7 +156,7 @@ class Exercise(FunctionExercise):
     _: KW_ONLY
     axes: str
     mistakes: Mistakes
-    alike: Cases = _no_cases
+    alike: Cases = tuple
 
     @cached_property
     def known_mistakes(self) -> tuple[KnownMistake, ...]:
@@ -167,7 +169,7 @@ class Exercise(FunctionExercise):
             self.right,
             shape=self.axes,
             known_mistakes=self.known_mistakes,
-            cases=tuple(self.alike()),
-            others=tuple(self.cases()),
+            alike=self.alike,
+            others=self.cases,
             explain=partial(self.explain, function, given),
         )

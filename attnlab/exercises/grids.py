@@ -9,10 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import (
-    Arguments,
-    random_tensors,
-)
+from attnlab.exercises.attempt import Arguments, random_tensors, sizes
 from attnlab.exercises.exercise import Exercise, but
 
 # ---- a neighbourhood
@@ -51,7 +48,7 @@ check_neighbourhood = Exercise(
     right=_near,
     cases=lambda: [
         _grid(height, width, rows=rows, columns=columns)
-        for height, width, rows, columns in ((5, 11, 2, 3), (11, 7, 3, 2))
+        for height, width, rows, columns in sizes((5, 11, 2, 3), (11, 7, 3, 2))
     ],
     axes="n m",
     mistakes={
@@ -144,7 +141,7 @@ check_axis = Exercise(
     `axis` is as in numpy: 1 along a line, 0 along a column. Called for 5 lines of 7 and 4 of 3.
     """,
     right=_along,
-    cases=lambda: [_grid(*sizes, axis=axis) for sizes in ((5, 7), (4, 3)) for axis in (1, 0)],
+    cases=lambda: [_grid(*shape, axis=axis) for shape in sizes((5, 7), (4, 3)) for axis in (1, 0)],
     axes="n m",
     mistakes={
         (lambda i, j, w, axis: _along(i, j, w, 1 - axis)): (

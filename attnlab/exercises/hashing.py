@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import Arguments, random_tensors
+from attnlab.exercises.attempt import Arguments, random_tensors, sizes
 from attnlab.exercises.exercise import Exercise, but
 from attnlab.exercises.verdict import Function
 from attnlab.exercises.work import require_no_square
@@ -41,7 +41,7 @@ def _without_key(own: Tensor, keys: Tensor) -> Tensor:
 
 
 def _without_key_cases() -> Iterator[Arguments]:
-    for n, buckets in ((29, 16), (17, 12)):
+    for n, buckets in sizes((29, 16), (17, 12)):
         generator = torch.Generator().manual_seed(n)
         own, keys = torch.randint(buckets, (2, n), generator=generator)
         keys[0] = own[0]  # the first query finds the key of its own position

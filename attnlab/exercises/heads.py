@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from attnlab.core.softmax import masked_softmax
-from attnlab.exercises.attempt import Arguments, as_float64, run
+from attnlab.exercises.attempt import Arguments, as_float64, run, sizes
 from attnlab.exercises.exercise import Exercise, drawn
 from attnlab.exercises.verdict import Function
 from attnlab.exercises.weights import EXTRA_COLUMNS, explain, implied_weights
@@ -50,7 +50,8 @@ check_split_heads = Exercise(
     """,
     right=_split,
     cases=lambda: [
-        {"x": _numbered(b, n, h * d), "heads": h} for b, n, h, d in ((2, 5, 3, 7), (3, 7, 2, 5))
+        {"x": _numbered(b, n, h * d), "heads": h}
+        for b, n, h, d in sizes((2, 5, 3, 7), (3, 7, 2, 5))
     ],
     axes="b h n d",
     mistakes={
@@ -85,7 +86,7 @@ check_merge_heads = Exercise(
     Called with b = 2, h = 3, n = 5, e = 7, and again with other sizes.
     """,
     right=_merge,
-    cases=lambda: [{"out": _numbered(*sizes)} for sizes in ((2, 3, 5, 7), (3, 2, 7, 5))],
+    cases=lambda: [{"out": _numbered(*shape)} for shape in sizes((2, 3, 5, 7), (3, 2, 7, 5))],
     axes="b n h·e",
     mistakes={
         (lambda out: out.reshape(out.shape[0], out.shape[2], -1)): (
@@ -126,7 +127,7 @@ check_repeat_heads = Exercise(
     with g = 3 and h = 3, 6.
     """,
     right=_repeat,
-    cases=lambda: [{"k": _numbered(5, g, 7, 11), "h": h} for g, h in ((2, 6), (3, 6), (3, 3))],
+    cases=lambda: [{"k": _numbered(5, g, 7, 11), "h": h} for g, h in sizes((2, 6), (3, 6), (3, 3))],
     axes="b h m d",
     mistakes={
         (lambda k, h: k.repeat(1, h // k.shape[1], 1, 1)): (

@@ -3,7 +3,6 @@
 import itertools
 import numbers
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -212,10 +211,6 @@ def _made(
     scores = x @ wq @ places(e, k).mT * (wq.shape[-1] ** -0.5 if scale is None else scale)
     found = join(scores.softmax(axis) @ places(f, v)) @ wo
     return found.masked_fill(~real[:, None], 0) if out else found
-
-
-def _changed(**changes: Any) -> Callable[..., Tensor]:
-    return lambda *given: _made(*given, **changes)
 
 
 def _linformer_layer_cases() -> Iterator[Arguments]:

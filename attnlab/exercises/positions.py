@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import Arguments, random_tensors
+from attnlab.exercises.attempt import Arguments, random_tensors, sizes
 from attnlab.exercises.exercise import Exercise
 
 # ---- the rotation
@@ -173,7 +173,7 @@ def _without_exact(distance: Tensor, buckets: int, largest: int) -> Tensor:
 
 
 def _buckets_cases() -> Iterator[Arguments]:
-    for buckets, largest in ((32, 128), (10, 50)):
+    for buckets, largest in sizes((32, 128), (10, 50)):
         yield {"distance": torch.arange(200), "buckets": buckets, "largest": largest}
 
 

@@ -3,7 +3,6 @@ shares of what arrives through the output matrix."""
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -158,10 +157,6 @@ def _shares(
     weights = scores.softmax(softmax)
     arrows = weights * length(v @ wo if out else v)[:, None] if weigh else weights
     return arrows / arrows.sum(axis, keepdim=True)
-
-
-def _changed(**changes: Any) -> Callable[..., Tensor]:
-    return lambda *given: _shares(*given, **changes)
 
 
 check_arriving_shares = Exercise(

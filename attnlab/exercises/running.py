@@ -7,12 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import (
-    Arguments,
-    Parts,
-    random_tensors,
-    run,
-)
+from attnlab.exercises.attempt import Arguments, Parts, random_tensors, run
 from attnlab.exercises.exercise import Exercise, but, drawn
 from attnlab.exercises.parts import PartsExercise
 from attnlab.exercises.verdict import Function
@@ -98,7 +93,7 @@ check_running_step = PartsExercise(
                 lambda values, keys, q, k, v: (
                     _step(values, keys, q, k, v)[0] * (q @ (keys + k)) / (q @ keys)
                 )
-            ): "The denominator lacks the new key: numerator and denominator need the same keys.",
+            ): ("The denominator lacks the new key: numerator and denominator need the same keys."),
             (lambda values, keys, q, k, v: q @ (values + torch.outer(k, v))): (
                 "`out` is not divided: q · values is a weighted sum, and q · keys the sum of the "
                 "weights."
@@ -247,10 +242,6 @@ def _delta(
         row = q[i] @ (state if first == "write" else before)
         rows.append(row / (q[i] @ total) if divide else row)
     return torch.stack(rows)
-
-
-def _delta_with(**changes: object) -> Callable[..., Tensor]:
-    return lambda *given: _delta(*given, **changes)  # type: ignore[arg-type]
 
 
 check_delta_layer = Exercise(

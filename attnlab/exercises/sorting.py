@@ -1,8 +1,7 @@
 """Checks of lesson 15: what sorting costs, causal clusters, and a causal layer that sorts."""
 
 import math
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -54,10 +53,6 @@ def _top_members(x: Tensor, centroids: Tensor, w: int) -> Tensor:
     chosen = (centroids @ x.mT).topk(min(w, len(x))).indices
     members = torch.zeros(len(centroids), len(x)).scatter(1, chosen, 1.0)
     return (members.mT @ members > 0).tril()
-
-
-def _other(**options: Any) -> Callable[..., Tensor]:
-    return lambda *given: _recent(*given, **options)
 
 
 def _recent_members_cases() -> Iterator[Arguments]:
@@ -133,10 +128,6 @@ def _joined(
         allowed = torch.cat([part[2] for part in group], -1)
         out = out + products.masked_fill(~allowed, -math.inf).softmax(-1).nan_to_num() @ brought
     return out.reshape(n, -1)
-
-
-def _wrong(**options: Any) -> Callable[..., Tensor]:
-    return lambda *given: _joined(*given, **options)
 
 
 def _causal_sorting_cases() -> Iterator[Arguments]:

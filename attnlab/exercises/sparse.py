@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import Arguments
+from attnlab.exercises.attempt import Arguments, sizes
 from attnlab.exercises.exercise import Exercise, but, drawn
 from attnlab.exercises.skipping import attend_in_blocks, require_skipped
 from attnlab.exercises.verdict import Function
@@ -30,7 +30,7 @@ def _past(rule: Rule) -> Rule:
 
 
 def _aligned_cases() -> Iterator[Arguments]:
-    for n, s in ((23, 5), (17, 3)):
+    for n, s in sizes((23, 5), (17, 3)):
         yield _positions(n, s)
 
 
@@ -129,7 +129,7 @@ def _summaries(j: Tensor, s: int, c: int, head: int) -> Tensor:
 
 
 def _summaries_cases() -> Iterator[Arguments]:
-    for m, s, c, head in ((31, 9, 3, 1), (31, 9, 3, 0), (37, 11, 2, 2)):
+    for m, s, c, head in sizes((31, 9, 3, 1), (31, 9, 3, 0), (37, 11, 2, 2)):
         yield {"j": torch.arange(m), "s": s, "c": c, "head": head}
 
 

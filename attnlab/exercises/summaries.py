@@ -3,7 +3,6 @@ transient global attention with its number of keys.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -256,11 +255,6 @@ def _transient(
 
 def _softmax(q: Tensor, k: Tensor, mask: Tensor, scale: float) -> Tensor:
     return (q @ k.mT * scale).masked_fill(~mask, -torch.inf).softmax(-1)
-
-
-def _changed(**options: Any) -> Function:
-    """Transient global attention with something else than the exercise wants."""
-    return lambda *given: _transient(*given, **options)
 
 
 def _transient_cases() -> Iterator[Arguments]:

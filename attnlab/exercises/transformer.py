@@ -230,10 +230,6 @@ def _layer(
     return after(skips[2] * x + bend(y @ w1) @ w2)
 
 
-def _changed(**changes: Any) -> Callable[..., Tensor]:
-    return lambda *given: _layer(*given, **changes)
-
-
 def _decoder_layer_cases() -> Iterator[Arguments]:
     for marks in ("1101101", "1111111"):
         yield _layer_inputs(marks)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import Arguments
+from attnlab.exercises.attempt import Arguments, sizes
 from attnlab.exercises.exercise import Exercise
 
 
@@ -48,7 +48,7 @@ def _column(n: int) -> Tensor:
 
 
 def _row_share_cases() -> Iterator[Arguments]:
-    for rows, columns in ((3, 5), (4, 2)):
+    for rows, columns in sizes((3, 5), (4, 2)):
         yield {"weights": _weights(rows * columns), "columns": columns}
 
 
@@ -117,7 +117,7 @@ def _by_offset(weights: Tensor, rows: int, columns: int, *, mean: bool = True) -
 
 
 def _mean_by_offset_cases() -> Iterator[Arguments]:
-    for rows, columns in ((3, 4), (5, 2)):
+    for rows, columns in sizes((3, 4), (5, 2)):
         yield {"weights": _weights(rows * columns), "rows": rows, "columns": columns}
 
 

@@ -1,8 +1,9 @@
 """Experiments of the lessons, whose results are stored: each row is one small model's training.
 
 An experiment is a module whose docstring's first line is its title, with `rows(*, quick, threads)`
-that trains everything and yields its rows. `quick` trains for a few steps, to check that everything
-runs. There are no timings and no thresholds here; those are benchmarks, in `attnlab.measure`.
+that trains everything and yields its rows; nearly all are a `Grid` (`attnlab.experiments.grid`).
+`quick` trains for a few steps, to check that everything runs. There are no timings and no
+thresholds here; those are benchmarks, in `attnlab.measure`.
 
     python -m attnlab.experiments needle --threads 1 --json \\
         attnlab/experiments/assets/11_needle.json
@@ -17,6 +18,8 @@ from attnlab.core.suggest import choose
 __getattr__ = modules_of(__name__)
 
 ASSETS = Path(__file__).parent / "assets"
+SHARED = ("grid", "loop")
+"""Modules that experiments are made of; all others are experiments."""
 
 
 def asset(file: str) -> Path:

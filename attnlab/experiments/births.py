@@ -28,9 +28,8 @@ Lesson 61 draws what
 has written.
 """
 
-import copy
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -38,59 +37,25 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from attnlab.experiments import grid
+from attnlab.experiments.grid import Grid, Scores, Trained
 from attnlab.lens.find_heads import find_heads
 from attnlab.lens.find_heads.kinds import Heads
 from attnlab.lens.watch import watch
-from attnlab.measure.report import Row
-from attnlab.measure.timing import thread_count
-from attnlab.models.tiny import TinyTransformer
-from attnlab.tasks import Batch
+from attnlab.tasks import Batch, repeats
 from attnlab.tasks.documentation import Documentation
 from attnlab.tasks.induction import Induction
-from attnlab.train import fit
+from attnlab.tasks.repeats import Repeats
 
-LENGTH, TOKENS, SEEDS, UNSEEN = 64, 512, (0, 1, 2), 128
+LENGTH, TOKENS, UNSEEN = 64, 512, 128
+Text = Repeats
 MODEL: Mapping[str, Any] = {"dim": 64, "layers": 2, "heads": 2}
 EARLY, LATE = slice(8, 16), slice(48, 64)
-HALF = 0.5
 
 
-@dataclass(frozen=True)
-class Text:
-    """The task: windows of the documentation; `repeats` says what a half of them is replaced by."""
-
-    repeats: str = "none"  # or "passages", or "random tokens"
-    name: str = field(default="documentation", init=False)
-    kind: str = field(default="language_model", init=False)
-
-    def batch(self, split: str, size: int, seed: int) -> Batch:
-        """The first half of the rows is replaced."""
-        text = documentation().batch(split, size, seed)
-        count = round(HALF * size)
-        if self.repeats == "none" or not count:
-            return text
-        if self.repeats == "passages":
-            other = _repeated(text[:count], seed)
-        else:
-            other = Induction(LENGTH, TOKENS).batch(split, count, seed)
-        return Batch(
-            torch.cat([other.inputs, text.inputs[count:]]),
-            torch.cat([other.targets, text.targets[count:]]),
-        )
-
-
-def _repeated(text: Batch, seed: int) -> Batch:
-    """Each window's first tokens, a quarter to a half of it, again and again."""
-    generator = torch.Generator().manual_seed(seed)
-    run = torch.randint(LENGTH // 4, LENGTH // 2 + 1, (len(text), 1), generator=generator)
-    tokens = text.inputs.gather(1, torch.arange(LENGTH + 1) % run)
-    return Batch(tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous())
-
-
-@lru_cache(maxsize=1)
 def documentation() -> Documentation:
     """The text."""
-    return Documentation("bpe", length=LENGTH, bpe_size=TOKENS)
+    return repeats.documentation(LENGTH, TOKENS)
 
 
 @dataclass(frozen=True)
@@ -105,7 +70,7 @@ class Arm:
 
     @property
     def reads_text(self) -> bool:
-        return isinstance(self.task, Text)
+        return isinstance(self.task, Repeats)
 
 
 ON_TEXT: Mapping[str, Any] = {
@@ -121,53 +86,18 @@ ARMS: Mapping[str, Arm] = {
         hidden=256,
         vocab=64,
     ),
-    "text": Arm(Text(), **ON_TEXT),
-    "text, passages repeated": Arm(Text("passages"), **ON_TEXT),
-    "text, random tokens repeated": Arm(Text("random tokens"), **ON_TEXT),
+    "text": Arm(Repeats(), **ON_TEXT),
+    "text, passages repeated": Arm(Repeats("passages"), **ON_TEXT),
+    "text, random tokens repeated": Arm(Repeats("random tokens"), **ON_TEXT),
 }
 UNITS = {"repeats right": "%", "loss": "nats", "in-context score": "nats"}
-
-
-def rows(*, quick: bool, threads: int) -> Iterator[Row]:
-    """One row for each quantity at each step of each training."""
-    with thread_count(threads):
-        for name in ARMS:
-            for seed in (0,) if quick else SEEDS:
-                for step, model in film(name, seed, steps=(0, 2) if quick else None).items():
-                    for what, value in measured(model, name).items():
-                        figure = f"{name}, step {step}, {what}, seed {seed}"
-                        yield Row(figure, value, UNITS.get(what, "share"))
-
-
-def build(name: str, seed: int) -> TinyTransformer:
-    """The untrained model."""
-    arm = ARMS[name]
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return TinyTransformer(arm.vocab, max_len=LENGTH, hidden=arm.hidden, **MODEL)
-
-
-def film(name: str, seed: int, *, steps: tuple[int, ...] | None = None) -> dict[int, nn.Module]:
-    """Step → a copy of the model at that step, ready to look at; 0 is the untrained one."""
-    arm = ARMS[name]
-    steps = arm.steps if steps is None else steps
-    model = build(name, seed)
-    frames: dict[int, nn.Module] = {0: copy.deepcopy(model).eval()}
-
-    def keep(state: Any) -> None:
-        if state.step in steps:
-            frames[state.step] = copy.deepcopy(state.model).eval()
-
-    options = {"seed": seed, "progress": False, "device": "cpu", **arm.training}
-    fit(model, arm.task, max(steps), callbacks=[keep], **options)
-    return frames
 
 
 @torch.no_grad()
 def measured(model: nn.Module, name: str) -> dict[str, float]:
     """What the rows hold, of one model."""
     arm = ARMS[name]
-    batch = repeats(arm.vocab)
+    batch = repeated(arm.vocab)
     logits, heads = look(model, batch)
     asked = batch.targets >= 0
     right = (logits.argmax(-1) == batch.targets)[asked].double().mean().item()
@@ -192,7 +122,7 @@ def measured(model: nn.Module, name: str) -> dict[str, float]:
 
 
 @lru_cache(maxsize=4)
-def repeats(vocab: int) -> Batch:
+def repeated(vocab: int) -> Batch:
     """Unseen sequences of random tokens that repeat after 16 to 32 places."""
     return Induction(LENGTH, vocab).batch("validation", UNSEEN, seed=0)
 
@@ -207,3 +137,23 @@ def look(model: nn.Module, batch: Batch) -> tuple[Tensor, Heads]:
 def largest(heads: Heads, share: str) -> float:
     """The largest such share of all heads."""
     return round(max(head.shares[share] for head in heads), 4)
+
+
+def _scores(trained: Trained) -> Scores:
+    found = measured(trained.model, trained.name)
+    return {what: (value, UNITS.get(what, "share")) for what, value in found.items()}
+
+
+def _arm(arm: Arm) -> grid.Arm:
+    sizes = {"vocab": arm.vocab, "hidden": arm.hidden, "max_len": LENGTH}
+    return grid.Arm(arm.task, sizes, arm.training, frames=arm.steps)
+
+
+GRID = Grid(
+    arms={name: _arm(arm) for name, arm in ARMS.items()},
+    score=_scores,
+    model=MODEL,
+    figure="{arm}, step {step}, {what}, seed {seed}",
+)
+SEEDS = GRID.seeds
+build, film, rows, batches = GRID.build, GRID.film, GRID.rows, GRID.batches

@@ -24,23 +24,20 @@ unchanged. Lesson 30 draws what
 has written.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.measure.report import Row
-from attnlab.measure.timing import thread_count
+from attnlab.experiments.grid import Arm, Grid, Scores, Trained
 from attnlab.models.tiny import TinyTransformer
 from attnlab.objectives.batches import UNSCORED
 from attnlab.tasks.refrain import Refrain
-from attnlab.train import History, fit
 from attnlab.train.documents import Documents
 from attnlab.train.segments import next_logits
 
-SEEDS = (0, 1, 2)
 SEGMENT, ROWS, STEPS, LONGER, BATCHES = 16, 32, 300, 1000, 36
 SHORT = {"memory": 16, "compressed": 8, "rate": 4}
 ARMS: Mapping[str, Mapping[str, Any]] = {
@@ -54,17 +51,16 @@ ARMS = {**ARMS, **{f"{arm}, told": ARMS[arm] for arm in ("mean", "convolution")}
 TASK = Refrain()
 
 
-def build(arm: str, seed: int = 0, **options: Any) -> TinyTransformer:
-    """The untrained model; ``options`` replace those of its layer."""
-    given = {"segment": SEGMENT, **ARMS[arm], **options}
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = TinyTransformer(
-            TASK.vocab, max_len=208, dim=64, heads=2, layers=1, hidden=128, positions="none",
-            attention="compressive_transformer" if "rate" in given else "transformer_xl",
-            attention_options=given,
-        )  # fmt: skip
-        return _told(model) if arm.endswith("told") else model
+def _model(
+    layer: Mapping[str, Any], told: bool, memory: int | None = None, **_: Any
+) -> TinyTransformer:
+    layer = layer if memory is None else {**layer, "memory": memory}
+    model = TinyTransformer(
+        TASK.vocab, max_len=208, dim=64, heads=2, layers=1, hidden=128, positions="none",
+        attention="compressive_transformer" if "rate" in layer else "transformer_xl",
+        attention_options={"segment": SEGMENT, **layer},
+    )  # fmt: skip
+    return _told(model) if told else model
 
 
 def _told(model: TinyTransformer) -> TinyTransformer:
@@ -76,16 +72,9 @@ def _told(model: TinyTransformer) -> TinyTransformer:
     return model
 
 
-def train(arm: str, seed: int = 0, *, steps: int = STEPS) -> tuple[TinyTransformer, History]:
-    """The model after training on segments of documents, its state carried from step to step."""
-    model = build(arm, seed)
-    given: dict[str, Any] = {"batch_size": ROWS, "segment": SEGMENT, "learning_rate": 1e-2}
-    return model, fit(model, TASK, steps, seed=seed, progress=False, device="cpu", **given)
-
-
 def with_memory(model: TinyTransformer, memory: int) -> TinyTransformer:
     """A Transformer-XL with the same parameters and another length of memory."""
-    other = build("memory 16", memory=memory)
+    other: TinyTransformer = build("memory 16", 0, memory=memory)
     other.load_state_dict(model.state_dict())
     return other
 
@@ -109,19 +98,33 @@ def losses_by_place(model: TinyTransformer, *, batches: int = BATCHES) -> Tensor
     return sums / counts
 
 
-def rows(*, quick: bool, threads: int) -> Iterator[Row]:
-    """A row for each arm, number of updates, place and seed."""
-    batches = 3 if quick else BATCHES
-    trained = [(arm, STEPS) for arm in ARMS]
-    trained += [(arm, LONGER) for arm in ARMS if "rate" in ARMS[arm]]
-    with thread_count(threads):
-        for seed in (0,) if quick else SEEDS:
-            for arm, steps in trained:
-                model, _ = train(arm, seed, steps=2 if quick else steps)
-                scored = {arm if steps == STEPS else f"{arm}, {steps} updates": model}
-                if arm == "memory 16":
-                    scored["memory 16, scored with 32"] = with_memory(model, 32)
-                for name, each in scored.items():
-                    for place, loss in enumerate(losses_by_place(each, batches=batches)):
-                        figure = f"{name}, place {place}, seed {seed}"
-                        yield Row(figure, round(loss.item(), 3), "nats")
+def _scores(trained: Trained) -> Scores:
+    scored = {"": trained.model}
+    if trained.name == "memory 16":
+        scored["scored with 32, "] = with_memory(trained.model, 32)
+    return {
+        f"{name}place {place}": round(loss.item(), 3)
+        for name, model in scored.items()
+        for place, loss in enumerate(
+            losses_by_place(model, batches=3 if trained.quick else BATCHES)
+        )
+    }
+
+
+def _arm(name: str, steps: int = STEPS) -> Arm:
+    return Arm(TASK, {"layer": ARMS[name], "told": name.endswith("told")}, steps=steps)
+
+
+_PATIENT = [name for name in ARMS if "rate" in ARMS[name]]
+GRID = Grid(
+    arms={
+        **{name: _arm(name) for name in ARMS},
+        **{f"{name}, {LONGER} updates": _arm(name, LONGER) for name in _PATIENT},
+    },
+    score=_scores,
+    make=_model,
+    training={"batch_size": ROWS, "segment": SEGMENT, "learning_rate": 1e-2},
+    unit="nats",
+)
+SEEDS = GRID.seeds
+build, train, rows, batches = GRID.build, GRID.train, GRID.rows, GRID.batches

@@ -20,8 +20,9 @@ the positions. Lesson 16 draws what
 has written.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -29,14 +30,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.core.probe import Notes, record
-from attnlab.measure.report import Row
-from attnlab.measure.timing import thread_count
+from attnlab.experiments.grid import Arm, Grid, Scores, Trained
+from attnlab.experiments.loop import descend, rise_and_fall
 from attnlab.mechanisms.learned.adaptive_span import penalty
-from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks import Batch
 from attnlab.tasks.documentation import Documentation
 
-LENGTH, LAYERS, HEADS, SEEDS = 64, 4, 4, (0, 1, 2)
+LENGTH, LAYERS, HEADS = 64, 4, 4
 STEPS: tuple[int, ...] = (0, 100, 200, 300)
 PRICE = 1e-4
 SPAN: Mapping[str, Any] = {"max_span": LENGTH, "ramp": 8}
@@ -51,46 +51,34 @@ ARMS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def rows(*, quick: bool, threads: int) -> Iterator[Row]:
-    """One row for each head and kind of number at each step of each training."""
-    steps = (0, 2) if quick else STEPS
-    with thread_count(threads):
-        for seed in (0,) if quick else SEEDS:
-            for arm in ARMS:
-                for step, model in film(arm, seed, steps):
-                    for what, value, unit in measured(model):
-                        yield Row(f"{arm}, step {step}, {what}, seed {seed}", value, unit)
+def _train(
+    model: nn.Module,
+    task: Documentation,
+    steps: int,
+    *,
+    seed: int,
+    price: float = PRICE,
+    callbacks: Sequence[Callable[[Any], None]] = (),
+) -> None:
+    """The same training for all kinds of attention; spans cost ``price`` for each token."""
 
-
-def build(arm: str, seed: int) -> TinyTransformer:
-    """The untrained model."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        options = {"max_len": LENGTH, "positions": "rope", **MODEL, **ARMS[arm]}
-        return TinyTransformer(text().vocab, **options)
-
-
-def film(
-    arm: str, seed: int, steps: tuple[int, ...] = STEPS, price: float = PRICE
-) -> Iterator[tuple[int, nn.Module]]:
-    """(step, the model at that step) while it trains: the same loop for all kinds of attention."""
-    model = build(arm, seed)
-    rates = {
-        p: RATE * (FASTER if name.endswith(".a") else 1) for name, p in model.named_parameters()
-    }
-    optimizer = torch.optim.AdamW([{"params": [p], "rate": rate} for p, rate in rates.items()])
-    for step in range(max(steps) + 1):
-        if step in steps:
-            yield step, model
-        for group in optimizer.param_groups:  # a warm-up, then a straight line to 0
-            group["lr"] = group["rate"] * min(1, (step + 1) / 50, 1 - step / (max(steps) + 1))
-        batch = text().batch("train", BATCH, seed=1000 * seed + step)
-        optimizer.zero_grad()
+    def loss(step: int) -> Tensor:
+        batch = task.batch("train", BATCH, seed=1000 * seed + step)
         with record() as notes:
-            loss = loss_of(model, batch)
-        (loss + price * penalty(notes) if "span" in notes else loss).backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+            found = loss_of(model, batch)
+        return found + price * penalty(notes) if "span" in notes else found
+
+    def after(step: int) -> None:
+        for call in callbacks:
+            call(SimpleNamespace(step=step, model=model))
+
+    groups = [
+        {"params": [p], "lr": RATE * (FASTER if name.endswith(".a") else 1)}
+        for name, p in model.named_parameters()
+    ]
+    optimizer = torch.optim.AdamW(groups)
+    schedule = rise_and_fall(optimizer, steps + 1)
+    descend(optimizer, loss, steps, schedule=schedule, clip=1.0, after=after)
 
 
 @lru_cache(maxsize=1)
@@ -126,3 +114,25 @@ def _of_layer(notes: Notes, layer: int) -> Iterator[tuple[str, Tensor, str]]:
         late = torch.arange(LENGTH // 2, LENGTH)
         share = notes["support"][layer][:, :, late] / (late + 1)
         yield "support", 100 * share.mean((0, 2)), "%"
+
+
+def _scores(trained: Trained) -> Scores:
+    return {what: (value, unit) for what, value, unit in measured(trained.model)}
+
+
+GRID = Grid(
+    arms={arm: Arm(text, options, frames=STEPS) for arm, options in ARMS.items()},
+    score=_scores,
+    model={"positions": "rope", **MODEL},
+    loop=_train,
+    figure="{arm}, step {step}, {what}, seed {seed}",
+)
+SEEDS = GRID.seeds
+build, rows, batches = GRID.build, GRID.rows, GRID.batches
+
+
+def film(
+    arm: str, seed: int, steps: tuple[int, ...] = STEPS, price: float = PRICE
+) -> Iterator[tuple[int, nn.Module]]:
+    """(step, the model at that step), of one training."""
+    yield from GRID.film(arm, seed, steps=steps, price=price).items()

@@ -13,19 +13,17 @@ has written, as the paper's Table 2 at toy size (Kitaev, Kaiser, Levskaya 2020; 
 symbols and 150,000 steps).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
-from attnlab.measure.report import Row
-from attnlab.measure.timing import thread_count
+from attnlab.experiments.grid import Arm, Grid, Scores, Trained, by_fit, percent
 from attnlab.mechanisms.learned.reformer import Hashing, Reformer
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks.duplication import Duplication
-from attnlab.train import fit
 
-STEPS, SEEDS, WORDS = 400, (0, 1, 2), 128
+WORDS = 128
 ALL = "all keys"
 TRAINED = (ALL, "4 rounds", "2 rounds", "1 round")
 SCORED = (ALL, "8 rounds", "4 rounds", "2 rounds", "1 round")
@@ -33,31 +31,6 @@ MODEL: Mapping[str, Any] = {"dim": 64, "hidden": 64, "heads": 4, "layers": 1}
 TRAINING: Mapping[str, Any] = {"batch_size": 32, "learning_rate": 5e-3}
 CHUNK, BUCKETS = 4, 32  # 2 n / chunk buckets, as in the paper
 UNSEEN = 100  # the seed of the rotations that models are scored with
-
-
-def rows(*, quick: bool, threads: int) -> Iterator[Row]:
-    """One row per training and way to score it."""
-    with thread_count(threads):
-        for trained in TRAINED:
-            for seed in (0,) if quick else SEEDS:
-                model, _ = train(trained, seed, steps=2 if quick else STEPS)
-                for scored in SCORED:
-                    rehash(model, scored, seed=UNSEEN + seed)
-                    figure = f"trained with {trained}; scored with {scored}; seed {seed}"
-                    yield Row(figure, score(model), "%")
-
-
-def train(keys: str, seed: int, *, steps: int = STEPS) -> tuple[TinyTransformer, Any]:
-    """The model and the history of its training, with "all keys" or "4 rounds"."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        options = {**Duplication().model_options(), **MODEL}
-        model = TinyTransformer(
-            **options, attention="reformer", attention_options={"form": "naive"}
-        )
-    rehash(model, keys, seed=seed)
-    history = fit(model, Duplication(), steps, seed=seed, progress=False, device="cpu", **TRAINING)
-    return model.eval(), history
 
 
 def rehash(model: TinyTransformer, keys: str, seed: int) -> None:
@@ -74,9 +47,36 @@ def rehash(model: TinyTransformer, keys: str, seed: int) -> None:
         layer.rotations.zero_()
 
 
+def _rehashed(model: TinyTransformer, task: Any, steps: int, *, keys: str, **given: Any) -> Any:
+    rehash(model, keys, given["seed"])
+    return by_fit(model, task, steps, **given)
+
+
 @torch.no_grad()
 def score(model: TinyTransformer, words: int = WORDS) -> float:
     """Per cent of right symbols in the second words."""
     batch = Duplication().batch("validation", words, seed=0)
     found, asked = model(batch.inputs).argmax(-1), batch.targets >= 0
-    return round(100 * (found == batch.targets)[asked].double().mean().item(), 2)
+    return percent((found == batch.targets)[asked])
+
+
+def _scores(trained: Trained) -> Scores:
+    found = {}
+    for scored in SCORED:
+        rehash(trained.model, scored, seed=UNSEEN + trained.seed)
+        found[scored] = score(trained.model)
+    return found
+
+
+GRID = Grid(
+    arms={keys: Arm(Duplication(), training={"keys": keys}) for keys in TRAINED},
+    score=_scores,
+    steps=400,
+    model={**MODEL, "attention": "reformer", "attention_options": {"form": "naive"}},
+    training=TRAINING,
+    loop=_rehashed,
+    figure="trained with {arm}; scored with {what}; seed {seed}",
+)
+"""Trained with "all keys", or with "4 rounds" of hashing."""
+SEEDS = GRID.seeds
+train, rows, batches = GRID.train, GRID.rows, GRID.batches

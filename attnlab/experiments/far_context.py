@@ -22,27 +22,29 @@ for each kind of change. Lesson 33 draws what
 has written.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache, partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from attnlab.lens.far_context import CLASSES, PERTURBATIONS, FarContext, far_context
-from attnlab.measure.report import Row
-from attnlab.measure.timing import thread_count
+from attnlab.experiments.grid import Arm, Grid, Scores, Trained
+from attnlab.lens.far_context import (
+    CLASSES,
+    PERTURBATIONS,
+    FarContext,
+    far_context,
+    token_classes,
+)
 from attnlab.models.tiny import TinyTransformer
-from attnlab.tasks import Batch
+from attnlab.tasks import repeats
 from attnlab.tasks.documentation import Documentation, topics_by_split
-from attnlab.train import fit
 
-LENGTH, LAST, PIECES, SEEDS = 256, 32, 512, (0, 1, 2)
+LENGTH, LAST, PIECES = 256, 32, 512
 DISTANCES = (16, 32, 64, 128)
-STEPS, TEXTS = 250, 64
-REACH = 32
-MODEL: Mapping[str, Any] = {"dim": 64, "heads": 2, "hidden": 128, "layers": 2, "max_len": LENGTH}
+TEXTS, REACH = 64, 32
+Text = partial(repeats.Repeats, "beginnings")
 ARMS: Mapping[str, Mapping[str, Any]] = {
     "full": {"attention": "full", "positions": "rope"},
     "window": {
@@ -56,51 +58,9 @@ ARMS: Mapping[str, Mapping[str, Any]] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Text:
-    """Rows of the documentation; half of them repeat their beginning to the end."""
-
-    length: int = LENGTH
-    kind: ClassVar[str] = "language_model"
-    name: ClassVar[str] = "documentation"
-
-    def batch(self, split: str, size: int, seed: int) -> Batch:
-        """The first half of the rows repeats."""
-        text = documentation(self.length).batch(split, size, seed)
-        rows = torch.cat([text.inputs, text.targets[:, -1:]], dim=1)
-        drawn = torch.Generator().manual_seed(seed)
-        rows = torch.cat([_repeated(rows[: size // 2], drawn), rows[size // 2 :]])
-        return Batch(rows[:, :-1].contiguous(), rows[:, 1:].contiguous())
-
-
-def _repeated(rows: Tensor, drawn: torch.Generator) -> Tensor:
-    """The beginning of each row again and again: of 16 tokens up to half of the row, short ones as
-    often as long ones (the logarithm of their length is drawn)."""
-    most = rows.shape[1] // 2
-    share = torch.rand(len(rows), 1, generator=drawn)
-    run = (16 * (most / 16) ** share).long()
-    return rows.gather(1, torch.arange(rows.shape[1]) % run)
-
-
-@lru_cache(maxsize=4)
-def documentation(length: int = LENGTH) -> Documentation:
+def documentation() -> Documentation:
     """The text."""
-    return Documentation("bpe", length=length, bpe_size=PIECES)
-
-
-def build(arm: str, seed: int) -> TinyTransformer:
-    """The untrained model."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return TinyTransformer(PIECES, **MODEL, **ARMS[arm])
-
-
-def train(arm: str, seed: int, *, steps: int = STEPS, length: int = LENGTH) -> TinyTransformer:
-    """The model after training."""
-    model = build(arm, seed)
-    given: dict[str, Any] = {"batch_size": 8, "learning_rate": 5e-3, "device": "cpu"}
-    fit(model, Text(length), steps, seed=seed, progress=False, **given)
-    return model.eval()
+    return repeats.documentation(LENGTH, PIECES)
 
 
 @lru_cache(maxsize=2)
@@ -127,29 +87,56 @@ def measured(model: TinyTransformer, texts: int = TEXTS) -> FarContext:
     )  # fmt: skip
 
 
-def rows(*, quick: bool, threads: int) -> Iterator[Row]:
-    """A row for the loss of each model, and for each difference."""
-    steps, texts = (2, 4) if quick else (STEPS, TEXTS)
-    with thread_count(threads):
-        for seed in (0,) if quick else SEEDS:
-            for arm in ARMS:
-                found = measured(train(arm, seed, steps=steps), texts)
-                yield Row(f"{arm}, loss, seed {seed}", _rounded(found.intact.mean()), "nats")
-                yield from _differences(found, f"{arm}, ", f", seed {seed}")
-        for at, token_class in enumerate(CLASSES):
-            for distance, count in zip(DISTANCES, found.table().counts[at].tolist(), strict=True):
-                yield Row(f"tokens, {token_class}, {distance}", count)
+def _scores(trained: Trained) -> Scores:
+    found = measured(trained.model, 4 if trained.quick else TEXTS)
+    return {"loss": _rounded(found.intact.mean()), **dict(_differences(found))}
 
 
-def _differences(found: FarContext, before: str, after: str) -> Iterator[Row]:
+def _differences(found: FarContext) -> Iterator[tuple[str, float]]:
     table = found.table().difference
     for at, token_class in enumerate(CLASSES):
         for i, distance in enumerate(DISTANCES):
             for j, way in enumerate(PERTURBATIONS):
                 if way == "replace" or token_class in ("all", "far"):
-                    name = f"{before}{way}, {token_class}, {distance}{after}"
-                    yield Row(name, _rounded(table[at, i, j]), "nats")
+                    yield f"{way}, {token_class}, {distance}", _rounded(table[at, i, j])
 
 
 def _rounded(value: Tensor) -> float:
     return round(value.item(), 4) + 0.0  # no negative zero
+
+
+def _counted(token_class: str, distance: int) -> Callable[[bool], tuple[float, str]]:
+    """How many of the measured tokens are of this class; that depends on no model."""
+
+    def count(quick: bool) -> tuple[float, str]:
+        tokens = unseen(4 if quick else TEXTS)
+        of_class = token_classes(tokens, last=LAST, distance=distance, counts=counts(), run=2)
+        return of_class[CLASSES.index(token_class)].sum().item(), ""
+
+    return count
+
+
+GRID = Grid(
+    arms={arm: Arm(Text(LENGTH, PIECES), options) for arm, options in ARMS.items()},
+    score=_scores,
+    baselines={
+        f"tokens, {token_class}, {distance}": _counted(token_class, distance)
+        for token_class in CLASSES
+        for distance in DISTANCES
+    },
+    steps=250,
+    model={
+        **{"vocab": PIECES, "max_len": LENGTH},
+        **{"dim": 64, "heads": 2, "hidden": 128, "layers": 2},
+    },
+    training={"batch_size": 8, "learning_rate": 5e-3},
+    unit="nats",
+)
+SEEDS = GRID.seeds
+build, rows, batches = GRID.build, GRID.rows, GRID.batches
+
+
+def train(arm: str, seed: int, *, steps: int | None = None) -> TinyTransformer:
+    """The model after training."""
+    model: TinyTransformer = GRID.train(arm, seed, steps=steps)[0]
+    return model

@@ -24,17 +24,18 @@ draws what
 has written; rows that the file holds are not trained again.
 """
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, from_numpy, nn
 from torch.nn import functional as F
+from torch.optim.lr_scheduler import OneCycleLR
 
+from attnlab.experiments.grid import Arm, Grid, Scores, Trained, percent
+from attnlab.experiments.loop import descend
 from attnlab.experiments.quality import Nothing
-from attnlab.measure.report import Row
-from attnlab.measure.timing import thread_count
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks.sequences import draw_contents, without_repeats
 
@@ -46,49 +47,16 @@ ARMS: dict[str, Any] = {
 }
 KEYS = {"recall, same keys": 8, "recall, other keys": 32}
 PROBLEMS = ("mirror", *KEYS)
-SYMBOLS, HALF, PAIRS, SEEDS = 4, 5, 8, (0, 1, 2)
+SYMBOLS, HALF, PAIRS = 4, 5, 8
 UPDATES, BATCH, RATE, UNSEEN = (500, 2000, 5000), 64, 5e-3, 500
 LOWER = 1e-3  # the second rate; trained longer, and with it, are those that stay below 100 %:
 OPEN = {"mirror": ("attention",), "recall, other keys": ("Fourier", "hybrid", "attention")}
-
-
-def rows(*, quick: bool, threads: int) -> Iterator[Row]:
-    """A row for each training."""
-    for figure in figures(quick=quick):
-        yield row(figure, quick=quick, threads=threads)
-
-
-def figures(*, quick: bool) -> list[str]:
-    """The names of all rows, a whole grid of one seed after the other."""
-    return list(_trainings(quick=quick))
 
 
 def figure(problem: str, arm: str, seed: int, updates: int = UPDATES[0], rate: float = RATE) -> str:
     """The name of the row of one training."""
     longer = "" if updates == UPDATES[0] else f"; {updates} updates"
     return f"{problem}; {arm}; seed {seed}{longer}{'' if rate == RATE else f'; rate {rate}'}"
-
-
-def _trainings(*, quick: bool) -> dict[str, tuple[str, str, int, int, float]]:
-    """What `figure` is given, by the name that it makes of it."""
-    every = dict.fromkeys(PROBLEMS, tuple(ARMS))
-    grids = [(updates, RATE, every if updates < UPDATES[-1] else OPEN) for updates in UPDATES]
-    grids.append((UPDATES[1], LOWER, OPEN))
-    return {
-        figure(problem, arm, seed, updates, rate): (problem, arm, seed, updates, rate)
-        for updates, rate, arms_of in grids[: 1 if quick else None]
-        for seed in SEEDS[: 1 if quick else None]
-        for problem, arms in arms_of.items()
-        for arm in arms
-    }
-
-
-def row(figure: str, *, quick: bool, threads: int) -> Row:
-    """The row of one figure."""
-    problem, arm, seed, updates, rate = _trainings(quick=False)[figure]
-    with thread_count(threads):
-        model = train(problem, arm, seed, updates=2 if quick else updates, rate=rate)
-        return Row(figure, right(model, problem), "%")
 
 
 def draw(problem: str, split: str, size: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -137,26 +105,59 @@ def build(problem: str, arm: str) -> TinyTransformer:
 _MIRROR = {"vocab": SYMBOLS, "max_len": 2 * HALF}
 
 
-def train(
-    problem: str, arm: str, seed: int, *, updates: int = UPDATES[0], rate: float = RATE
-) -> TinyTransformer:
-    """The trained model; the learning rate rises, then falls to zero along half of a cosine."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = build(problem, arm)
-    optimizer = torch.optim.Adam(model.parameters(), lr=rate)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, updates)
-    for update in range(updates):
+def _train(model: nn.Module, problem: str, updates: int, *, seed: int, rate: float = RATE) -> None:
+    """The learning rate rises, then falls to zero along half of a cosine."""
+
+    def loss(update: int) -> Tensor:
         tokens, classes = draw(problem, "train", BATCH, seed=seed * updates + update)
-        optimizer.zero_grad()
-        F.cross_entropy(model(tokens), classes).backward()
-        optimizer.step()
-        schedule.step()
-    return model.eval()
+        return F.cross_entropy(model(tokens), classes)
+
+    optimizer = torch.optim.Adam(model.parameters(), lr=rate)
+    descend(optimizer, loss, updates, schedule=OneCycleLR(optimizer, rate, updates))
 
 
 @torch.no_grad()
 def right(model: nn.Module, problem: str) -> float:
     """Per cent of right answers on lists that are not in training."""
     tokens, classes = draw(problem, "validation", UNSEEN, seed=0)
-    return round(100 * (model(tokens).argmax(-1) == classes).double().mean().item(), 1)
+    return percent(model(tokens).argmax(-1) == classes, 1)
+
+
+def _score(trained: Trained) -> Scores:
+    return {"": right(trained.model, trained.arm.task)}
+
+
+def _arms(updates: int, rate: float, arms_of: Mapping[str, Any]) -> dict[str, Arm]:
+    return {
+        figure(problem, arm, 0, updates, rate).replace("; seed 0", ""): Arm(
+            problem,
+            {"problem": problem, "arm": arm},
+            {"rate": rate},
+            updates,
+            figure=figure(problem, arm, 0, updates, rate).replace("seed 0", "seed {seed}"),
+        )
+        for problem, arms in arms_of.items()
+        for arm in arms
+    }
+
+
+_EVERY = dict.fromkeys(PROBLEMS, ARMS)
+GRID = Grid(
+    arms={
+        **_arms(UPDATES[0], RATE, _EVERY),
+        **_arms(UPDATES[1], RATE, _EVERY),
+        **_arms(UPDATES[2], RATE, OPEN),
+        **_arms(UPDATES[1], LOWER, OPEN),
+    },
+    score=_score,
+    make=build,
+    loop=_train,
+)
+SEEDS = GRID.seeds
+rows, batches = GRID.rows, GRID.batches
+
+
+def train(problem: str, arm: str, seed: int, *, updates: int = UPDATES[0]) -> TinyTransformer:
+    """The trained model."""
+    model: TinyTransformer = GRID.train(f"{problem}; {arm}", seed, steps=updates)[0]
+    return model

@@ -16,60 +16,17 @@ Lesson 52 draws what
 has written.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
-
 import torch
 
-from attnlab.measure.report import Row
-from attnlab.measure.timing import thread_count
+from attnlab.experiments.grid import Arm, Grid, Scores, Trained, percent
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks import UNSCORED
 from attnlab.tasks.graph_questions import GraphQuestions
-from attnlab.train import fit
 
 DISTANCE = GraphQuestions("distance", nodes=18, fewest=14, most=6)
 RINGS = GraphQuestions("rings", nodes=16, fewest=12, most=2)
-SEEDS, GRAPHS = (0, 1, 2), 128
-STEPS: Mapping[str, int] = {"distance": 150, "rings": 150}
-MODEL: Mapping[str, Any] = {"dim": 32, "heads": 2, "hidden": 64, "positions": "none"}
-TRAINING: Mapping[str, Any] = {"batch_size": 32, "learning_rate": 3e-3}
+GRAPHS = 128
 EDGES, WAVES = {"attention": "graph_transformer"}, {"positions": "laplacian"}
-ARMS: Mapping[str, tuple[GraphQuestions, Mapping[str, Any]]] = {
-    "1 layer": (DISTANCE, {**EDGES, "layers": 1}),
-    "2 layers": (DISTANCE, {**EDGES, "layers": 2}),
-    "4 layers": (DISTANCE, {**EDGES, "layers": 4}),
-    "full attention, 4 layers": (DISTANCE, {**WAVES, "layers": 4}),
-    "without positions": (RINGS, {**EDGES, "layers": 2}),
-    "Laplacian positions": (RINGS, {**EDGES, **WAVES, "layers": 2}),
-}
-"""Of each model its task and its options; all with full attention have Laplacian positions."""
-
-
-def rows(*, quick: bool, threads: int) -> Iterator[Row]:
-    """One row per training, and for the question of distances one per distance."""
-    with thread_count(threads):
-        for arm, (task, _) in ARMS.items():
-            for seed in (0,) if quick else SEEDS:
-                model, _ = train(arm, seed, steps=2 if quick else STEPS[task.question])
-                for answer, share in score(model, task).items():
-                    yield Row(f"{task.question}; {arm}; {answer}; seed {seed}", share, "%")
-
-
-def build(arm: str, seed: int) -> TinyTransformer:
-    """The untrained model."""
-    task, options = ARMS[arm]
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return TinyTransformer(**{**task.model_options(), **MODEL, **options})
-
-
-def train(arm: str, seed: int, *, steps: int | None = None) -> tuple[TinyTransformer, Any]:
-    """The model and the history of its training."""
-    task, model = ARMS[arm][0], build(arm, seed)
-    steps = STEPS[task.question] if steps is None else steps
-    history = fit(model, task, steps, seed=seed, progress=False, device="cpu", **TRAINING)
-    return model.eval(), history
 
 
 @torch.no_grad()
@@ -80,11 +37,31 @@ def score(model: TinyTransformer, task: GraphQuestions, graphs: int = GRAPHS) ->
         model(batch.inputs, batch.padding, structure=batch.structure).argmax(-1) == batch.targets
     )
     if task.question != "distance":
-        return {"all": _percent(right)}
+        return {"all": percent(right, 1)}
     asked = [batch.targets == away for away in range(1, task.most + 1)]
-    shares = {f"{away + 1} away": _percent(right[each]) for away, each in enumerate(asked)}
-    return shares | {"all": _percent(right[batch.targets != UNSCORED])}
+    shares = {f"{away + 1} away": percent(right[each], 1) for away, each in enumerate(asked)}
+    return shares | {"all": percent(right[batch.targets != UNSCORED], 1)}
 
 
-def _percent(right: torch.Tensor) -> float:
-    return round(100 * right.double().mean().item(), 1)
+def _score(trained: Trained) -> Scores:
+    return score(trained.model, trained.arm.task)
+
+
+GRID = Grid(
+    arms={
+        "1 layer": Arm(DISTANCE, {**EDGES, "layers": 1}),
+        "2 layers": Arm(DISTANCE, {**EDGES, "layers": 2}),
+        "4 layers": Arm(DISTANCE, {**EDGES, "layers": 4}),
+        "full attention, 4 layers": Arm(DISTANCE, {**WAVES, "layers": 4}),
+        "without positions": Arm(RINGS, {**EDGES, "layers": 2}),
+        "Laplacian positions": Arm(RINGS, {**EDGES, **WAVES, "layers": 2}),
+    },
+    score=_score,
+    steps=150,
+    model={"dim": 32, "heads": 2, "hidden": 64, "positions": "none"},
+    training={"batch_size": 32, "learning_rate": 3e-3},
+    figure="{task.question}; {arm}; {what}; seed {seed}",
+)
+"""All models with full attention have Laplacian positions."""
+ARMS, SEEDS = GRID.arms, GRID.seeds
+build, train, rows, batches = GRID.build, GRID.train, GRID.rows, GRID.batches

@@ -28,8 +28,7 @@ has written.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -40,21 +39,16 @@ from torch.nn import functional as F
 from attnlab.core import patterns
 from attnlab.core.patterns import Pattern
 from attnlab.core.sparse.attention import PatternAttention
-from attnlab.measure.report import Row
-from attnlab.measure.timing import thread_count
+from attnlab.experiments.grid import Arm, Grid, Grids, Scores, Trained
 from attnlab.mechanisms.fixed.axial import Axes, LinesAndColumns
 from attnlab.mechanisms.fixed.image_transformer import QueryBlocks, generation_order
 from attnlab.models.tiny import TinyTransformer
-from attnlab.tasks import SPLITS, UNSCORED, Batch, task
-from attnlab.train import fit
+from attnlab.tasks.arrows import COLOURS, FIELD, Arrows
+from attnlab.tasks.written import SIDE, Written
 
-SIDE = 8
 STEPS = 300
 LONGER = 900  # to see whether the order of the patterns stays
-SEEDS = (0, 1, 2)
 UNSEEN = 355  # images of the validation split
-MODEL: Mapping[str, Any] = {"dim": 32, "heads": 2, "hidden": 64}
-TRAINING: Mapping[str, Any] = {"batch_size": 32, "learning_rate": 5e-3}
 
 Layer = Callable[[int, int, bool], nn.Module]
 
@@ -126,62 +120,6 @@ STACKS: Mapping[str, Stack] = {
 PATIENT = ("full", "1-D window", "2-D window", "axial + shift")
 
 
-def rows(*, quick: bool, threads: int) -> Iterator[Row]:
-    """One row per training."""
-    seeds = (0,) if quick else SEEDS
-    digits = [(name, "", STEPS) for name in STACKS]
-    digits += [(name, f"{LONGER} steps, ", LONGER) for name in PATIENT]
-    with thread_count(threads):
-        for name, prefix, steps in digits:
-            for seed in seeds:
-                bits = write(name, seed, steps=2 if quick else steps)[0]
-                note = f"{STACKS[name].pairs:,} pairs per head, over all layers"
-                figure = f"{name}, {prefix}seed {seed}"
-                yield Row(figure, round(bits, 4), "bits per pixel", note=note)
-        for kind in ARROWS:
-            for name in REACHES:
-                for seed in seeds:
-                    share = point(name, kind, seed, steps=2 if quick else ARROW_STEPS)[0]
-                    note = f"the pattern allows {ceiling(name, kind):.1f}"
-                    yield Row(f"{kind}, {name}, seed {seed}", round(share, 1), "%", note=note)
-
-
-# ---- digits
-
-
-@dataclass(frozen=True)
-class Written:
-    """The task: digits, their pixels in another order than line by line."""
-
-    order: tuple[int, ...] = tuple(range(SIDE**2))
-    name: str = field(default="digits", init=False)
-    kind: str = field(default="language_model", init=False)
-
-    def batch(self, split: Any, size: int, seed: int) -> Any:
-        """The inputs are a start token and 63 pixels, the targets all 64 pixels."""
-        batch = _digits().batch(split, size, seed)
-        pixels = batch.targets[:, list(self.order)]
-        return Batch(torch.cat([batch.inputs[:, :1], pixels[:, :-1]], dim=1), pixels)
-
-
-def _digits() -> Any:
-    return task("digits", unit="pixels", kind="language_model")
-
-
-def write(name: str, seed: int, *, steps: int = STEPS) -> tuple[float, TinyTransformer]:
-    """One training on digits: bits per pixel, and the model."""
-    model, task = writer(name, seed), Written(STACKS[name].order)
-    fit(model, task, steps, seed=seed, progress=False, device="cpu", **TRAINING)
-    return bits_per_pixel(model.eval(), task), model
-
-
-def writer(name: str, seed: int) -> TinyTransformer:
-    """The untrained model."""
-    layers = STACKS[name].layers
-    build = [_seeing(layer) for layer in layers] or [_generator]
-    return _model(_digits().model_options(), build, seed)
-
-
 def _seeing(pattern: Pattern) -> Layer:
     """A layer whose heads all use ``pattern``."""
 
@@ -197,10 +135,13 @@ def _generator(dim: int, heads: int, causal: bool) -> nn.Module:
     return LinesAndColumns(dim, heads, causal=causal, width=SIDE, form="naive")
 
 
-def _model(options: Mapping[str, Any], layers: Sequence[Layer], seed: int) -> TinyTransformer:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return TinyTransformer(**options, **MODEL, layers=len(layers), attention=list(layers))
+def _model(patterns: Sequence[Pattern], **sizes: Any) -> TinyTransformer:
+    """Of one layer for each pattern; without patterns the paper's axial generator."""
+    layers = [_seeing(each) for each in patterns] or [_generator]
+    return TinyTransformer(**sizes, layers=len(layers), attention=layers)
+
+
+# ---- digits
 
 
 @torch.no_grad()
@@ -211,13 +152,41 @@ def bits_per_pixel(model: nn.Module, task: Written) -> float:
     return F.cross_entropy(logits.flatten(0, 1), unseen.targets.flatten()).item() / math.log(2)
 
 
+def _bits(trained: Trained) -> Scores:
+    bits = bits_per_pixel(trained.model, trained.arm.task)
+    pairs = STACKS[trained.name.split(", ")[0]].pairs
+    note = f"{pairs:,} pairs per head, over all layers"
+    return {"": (round(bits, 4), "bits per pixel", note)}
+
+
+def _arm(name: str, steps: int = STEPS) -> Arm:
+    stack = STACKS[name]
+    return Arm(Written(stack.order), {"patterns": stack.layers}, steps=steps)
+
+
+DIGITS = Grid(
+    arms={
+        **{name: _arm(name) for name in STACKS},
+        **{f"{name}, {LONGER} steps": _arm(name, LONGER) for name in PATIENT},
+    },
+    score=_bits,
+    make=_model,
+    model={"dim": 32, "heads": 2, "hidden": 64},
+    training={"batch_size": 32, "learning_rate": 5e-3},
+    figure="{arm}, seed {seed}",
+)
+writer = DIGITS.build
+
+
+def write(name: str, seed: int, *, steps: int = STEPS) -> tuple[float, TinyTransformer]:
+    """One training on digits: bits per pixel, and the model."""
+    model, _ = DIGITS.train(name, seed, steps=steps)
+    return bits_per_pixel(model, DIGITS.arms[name].task), model
+
+
 # ---- arrows
 
-FIELD, COLOURS = 6, 4  # cells on a side; how many colours a cell may have
 ARROWS = ("neighbour", "across")
-ARROW_STEPS = 300
-LONGER = 900  # to see whether the order of the patterns stays
-
 _AXES = tuple(patterns.axial((FIELD, FIELD), axis) for axis in (1, 0))
 _SQUARE = patterns.local_2d((FIELD, FIELD), 1)
 REACHES: Mapping[str, tuple[Pattern, ...]] = {
@@ -229,43 +198,12 @@ REACHES: Mapping[str, tuple[Pattern, ...]] = {
 }
 
 
-@dataclass(frozen=True)
-class Arrows:
-    """The task: cells of random colours; the target of each is the colour of another cell."""
-
-    points: str = "neighbour"
-    name: str = field(default="arrows", init=False)
-    kind: str = field(default="language_model", init=False)
-
-    def goals(self) -> Tensor:
-        """Where each cell points: (n,), −1 where that is outside of the grid."""
-        cell = torch.arange(FIELD**2)
-        if self.points == "across":
-            return cell.flip(0)
-        up_left = cell - FIELD - 1
-        return torch.where((cell >= FIELD) & (cell % FIELD > 0), up_left, -1)
-
-    def batch(self, split: Any, size: int, seed: int) -> Any:
-        """Splits differ by their random draws; of 4³⁶ grids, repeats are practically impossible."""
-        generator = torch.Generator().manual_seed(2 * seed + SPLITS.index(split))
-        colours = torch.randint(COLOURS, (size, FIELD**2), generator=generator)
-        goals = self.goals()
-        return Batch(colours, torch.where(goals < 0, UNSCORED, colours[:, goals.clamp(min=0)]))
-
-
-def point(
-    name: str, points: str, seed: int, *, steps: int = ARROW_STEPS
-) -> tuple[float, TinyTransformer]:
-    """One training on arrows: the per cent of cells that are right, and the model."""
-    options = {"vocab": COLOURS, "kind": "language_model", "max_len": FIELD**2}
-    model = _model(options, [_seeing(layer) for layer in REACHES[name]], seed)
-    task = Arrows(points)
-    fit(model, task, steps, seed=seed, progress=False, device="cpu", **TRAINING)
+@torch.no_grad()
+def arrived(model: TinyTransformer, task: Arrows) -> float:
+    """The per cent of cells that give the right colour."""
     unseen = task.batch("validation", 256, seed=0)
-    with torch.no_grad():
-        answers = model.eval()(unseen.inputs).argmax(-1)
-    asked = unseen.targets >= 0
-    return 100 * (answers == unseen.targets)[asked].float().mean().item(), model
+    right = model(unseen.inputs).argmax(-1) == unseen.targets
+    return 100 * right[unseen.targets >= 0].float().mean().item()
 
 
 def ceiling(name: str, points: str) -> float:
@@ -274,3 +212,37 @@ def ceiling(name: str, points: str) -> float:
     goals = Arrows(points).goals()
     reached = after[goals >= 0, goals[goals >= 0]].float().mean().item()
     return 100 * (reached + (1 - reached) / COLOURS)
+
+
+def _arrived(trained: Trained) -> Scores:
+    points, name = trained.name.split(", ")
+    note = f"the pattern allows {ceiling(name, points):.1f}"
+    return {"": (round(arrived(trained.model, trained.arm.task), 1), "%", note)}
+
+
+POINTERS = Grid(
+    arms={
+        f"{points}, {name}": Arm(Arrows(points), {"patterns": layers})
+        for points in ARROWS
+        for name, layers in REACHES.items()
+    },
+    score=_arrived,
+    steps=300,
+    make=_model,
+    model=DIGITS.model,
+    training=DIGITS.training,
+    figure="{arm}, seed {seed}",
+)
+
+
+def point(
+    name: str, points: str, seed: int, *, steps: int | None = None
+) -> tuple[float, TinyTransformer]:
+    """One training on arrows: the per cent of cells that are right, and the model."""
+    model, _ = POINTERS.train(f"{points}, {name}", seed, steps=steps)
+    return arrived(model, Arrows(points)), model
+
+
+GRID = Grids((DIGITS, POINTERS))
+SEEDS = DIGITS.seeds
+rows, batches = GRID.rows, GRID.batches

@@ -15,7 +15,8 @@ as much weight as it has pairs. Lesson 14 draws what
 has written. All numbers are per cent, but for the loss and the cosines.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -23,31 +24,19 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.experiments import duplication
+from attnlab.experiments.grid import Arm, Grid, Scores, Trained, by_fit
 from attnlab.lens.watch import watch
-from attnlab.measure.report import Row
-from attnlab.measure.timing import thread_count
 from attnlab.mechanisms.learned.reformer import hash_buckets
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks import Task
 from attnlab.tasks.documentation import Documentation
 from attnlab.tasks.duplication import Duplication
-from attnlab.train import fit
 
-SEEDS, HASHES, ROUNDS, DIRECTIONS, TEXTS = (0, 1, 2), 3, (1, 2, 4, 8), 4, 4
+HASHES, ROUNDS, DIRECTIONS, TEXTS = 3, (1, 2, 4, 8), 4, 4
 KINDS: Mapping[str, Mapping[str, Any]] = {
     "shared": {"attention": "reformer", "attention_options": {"form": "naive"}},
     "separate": {"attention": "full"},
 }
-
-
-class Training(NamedTuple):
-    """One task, the options of its model and its training, and the first row that is counted."""
-
-    task: Task
-    model: Mapping[str, Any]
-    steps: int
-    training: Mapping[str, Any]
-    first: int
 
 
 class Map(NamedTuple):
@@ -58,58 +47,44 @@ class Map(NamedTuple):
     weights: Tensor
 
 
-def tasks() -> dict[str, Training]:
-    """Duplication, counted in its second word, and the documentation, counted everywhere."""
-    word = Duplication(items=15)
-    language = {"dim": 128, "layers": 2, "heads": 4}
-    reading = {"batch_size": 16, "learning_rate": 2e-3}
-    return {
-        "duplication": Training(word, duplication.MODEL, 250, duplication.TRAINING, 16),
-        "documentation": Training(
-            Documentation("bpe", length=64, bpe_size=512), language, 600, reading, 0
-        ),
-    }
+@cache
+def documentation() -> Documentation:
+    """The text."""
+    return Documentation("bpe", length=64, bpe_size=512)
 
 
-def rows(*, quick: bool, threads: int) -> Iterator[Row]:
-    """The rows of each training: loss and right answers, cosines, then weight and pairs."""
-    with thread_count(threads):
-        for name, given in tasks().items():
-            for kind in KINDS:
-                for seed in (0,) if quick else SEEDS:
-                    model = train(given, kind, seed, steps=2 if quick else given.steps)
-                    for what, (value, unit) in measured(model, given, kind).items():
-                        yield Row(f"{name}, {kind}; {what}; seed {seed}", value, unit)
+def _trained(model: TinyTransformer, task: Any, steps: int, **given: Any) -> Any:
+    """Shared queries and keys have one bucket, that of all keys."""
+    if model.config["attention"] == "reformer":
+        duplication.rehash(model, duplication.ALL, given["seed"])
+    return by_fit(model, task, steps, **given)
 
 
-def train(given: Training, kind: str, seed: int, *, steps: int) -> TinyTransformer:
-    """A trained model; shared queries and keys have one bucket, that of all keys."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        options = {**given.task.model_options(), **given.model, **KINDS[kind]}
-        model = TinyTransformer(**options)
-    if kind == "shared":
-        duplication.rehash(model, duplication.ALL, seed)
-    fit(model, given.task, steps, seed=seed, progress=False, device="cpu", **given.training)
-    return model.eval()
+def _scores(trained: Trained) -> Scores:
+    first = 16 if trained.name.startswith("duplication") else 0
+    itself = trained.arm.model["attention"] == "full"
+    return measured(trained.model, trained.arm.problem, first=first, itself=itself)
 
 
 @torch.no_grad()
-def measured(model: TinyTransformer, given: Training, kind: str) -> dict[str, tuple[float, str]]:
-    """What the rows of one model hold, with units."""
-    batch = given.task.batch("validation", 64, seed=0)
+def measured(
+    model: TinyTransformer, task: Task, *, first: int, itself: bool
+) -> dict[str, tuple[float, str]]:
+    """Loss and right answers, cosines, then weight and pairs, with units. ``first`` is the first
+    row that is counted; with ``itself`` a query may attend to its own token."""
+    batch = task.batch("validation", 64, seed=0)
     logits, asked = model(batch.inputs), batch.targets >= 0
     loss = F.cross_entropy(logits[asked], batch.targets[asked])
     right = (logits.argmax(-1) == batch.targets)[asked].double().mean()
     with watch(model) as seen:
-        model(given.task.batch("validation", TEXTS, seed=1).inputs)
+        model(task.batch("validation", TEXTS, seed=1).inputs)
     maps = [
         Map(one.queries[b, h], one.keys[b, h], one.weights[b, h])
         for one in seen
         for b in range(TEXTS)
         for h in range(one.queries.shape[1])
     ]
-    allowed = pairs(len(maps[0].queries), given.first, itself=kind == "separate")
+    allowed = pairs(len(maps[0].queries), first, itself=itself)
     found: dict[str, tuple[float, str]] = {
         "loss": (round(loss.item(), 4), "nats"),
         "right": (round(100 * right.item(), 2), "%"),
@@ -158,3 +133,26 @@ def cosines(maps: list[Map], allowed: Tensor) -> dict[str, float]:
         totals += torch.stack([cosine[allowed].mean(), heaviest.mean(), weight.mean()])
     names = ("cosine of all pairs", "cosine of the heaviest key", "weight of the heaviest key")
     return dict(zip(names, (totals / len(maps)).tolist(), strict=True))
+
+
+def _arms(name: str, task: Any, steps: int, model: Any, training: Any) -> dict[str, Arm]:
+    return {
+        f"{name}, {kind}": Arm(task, {**model, **options}, training, steps)
+        for kind, options in KINDS.items()
+    }
+
+
+_WORDS = (Duplication(items=15), 250, duplication.MODEL, duplication.TRAINING)
+_TEXT = (
+    documentation, 600, {"dim": 128, "layers": 2, "heads": 4},
+    {"batch_size": 16, "learning_rate": 2e-3},
+)  # fmt: skip
+GRID = Grid(
+    arms={**_arms("duplication", *_WORDS), **_arms("documentation", *_TEXT)},
+    score=_scores,
+    loop=_trained,
+    figure="{arm}; {what}; seed {seed}",
+)
+"""Duplication is counted in its second word, the documentation everywhere."""
+SEEDS = GRID.seeds
+train, rows, batches = GRID.train, GRID.rows, GRID.batches

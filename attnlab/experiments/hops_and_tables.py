@@ -34,6 +34,8 @@ from torch.nn import functional as F
 
 from attnlab.architecture.feed.mlp import MLP
 from attnlab.architecture.join.pre_norm import PreNorm
+from attnlab.experiments.grid import SEEDS, seeded
+from attnlab.experiments.loop import descend, rise_and_fall
 from attnlab.measure.report import Row
 from attnlab.measure.timing import thread_count
 from attnlab.mechanisms.structure.extra_hop import ExtraHop
@@ -46,7 +48,7 @@ from attnlab.tasks import Batch
 from attnlab.tasks.linked_pages import LinkedPages
 from attnlab.tasks.tables import SPECIAL, Tables
 
-SEEDS, DIM, HEADS = (0, 1, 2), 32, 4
+DIM, HEADS = 32, 4
 STEPS, RATE, QUESTIONS = 100, 5e-3, 100
 PAGE_ROWS, TEXTS = 16, 64  # of a batch
 PAGES = {1: LinkedPages(), 2: LinkedPages(hops=2, pages=8)}
@@ -81,21 +83,11 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
 def _trained(
     model: nn.Module, loss_of: Callable[[int], Tensor], seed: int, *, steps: int
 ) -> nn.Module:
-    """Adam, with a warm-up and a straight line to 0; ``loss_of`` draws a batch by its number."""
+    """``loss_of`` draws a batch by its number."""
     optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
-    for step in range(steps):
-        optimizer.param_groups[0]["lr"] = RATE * min(1, (step + 1) / 50, 1 - step / steps)
-        optimizer.zero_grad()
-        loss_of(10_000 * seed + step).backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+    schedule = rise_and_fall(optimizer, steps)
+    descend(optimizer, lambda s: loss_of(10_000 * seed + s), steps, schedule=schedule, clip=1.0)
     return model.eval()
-
-
-def _seeded(build: Callable[[], nn.Module], seed: int) -> nn.Module:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return build()
 
 
 # ---- linked pages
@@ -123,7 +115,8 @@ class LinkedReader(nn.Module):
 def train_linked(hops: int, layers: int, seed: int, *, steps: int = STEPS) -> LinkedReader:
     """A reader with so many hop layers, trained on answers so many links away."""
     task = PAGES[hops]
-    model = _seeded(lambda: LinkedReader(task, layers), seed)
+    with seeded(seed):
+        model = LinkedReader(task, layers)
 
     def loss(number: int) -> Tensor:
         batch = task.batch("train", PAGE_ROWS, number)
@@ -152,7 +145,8 @@ def train_reader(
 ) -> Reader:
     """A model of rows or of columns, trained on pairs of a question and a text."""
     task = Tables(of=of, ask=ask)
-    model = _seeded(lambda: _reader(arm, task), seed)
+    with seeded(seed):
+        model = _reader(arm, task)
 
     def logits(batch: Batch) -> Tensor:
         out: Tensor = model(batch.inputs, structure=batch.structure)

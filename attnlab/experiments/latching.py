@@ -22,8 +22,6 @@ has written; rows that the file holds are not trained again.
 """
 
 import math
-from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -31,8 +29,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab import catalog
-from attnlab.measure.report import Row
-from attnlab.measure.timing import thread_count
+from attnlab.experiments.grid import Arm, Grid, Scores, Trained, seeded
+from attnlab.experiments.loop import descend
 from attnlab.tasks import Batch, Task
 from attnlab.tasks.copy_first import CopyFirst
 from attnlab.tasks.denoising import Denoising
@@ -43,38 +41,9 @@ RUNS = (
     *(("denoising", cell) for cell in CELLS),
     *(("copy first at once", cell) for cell in ("gru", "nbrc")),
 )
-LENGTHS, SEEDS = (30, 100, 300), (0, 1, 2)
+LENGTHS = (30, 100, 300)
 DIM, UPDATES, BATCH, RATE, UNSEEN = 32, 300, 64, 5e-3, 1000
 SHORTEST, LONGEST, GROWTH, ENOUGH, PATIENCE = 6, 300, 1.3, 0.95, 10
-
-
-def rows(*, quick: bool, threads: int) -> Iterator[Row]:
-    """A row for each training and length, and one for the length that each has reached."""
-    for figure in figures(quick=quick):
-        yield row(figure, quick=quick, threads=threads)
-
-
-def figures(*, quick: bool) -> list[str]:
-    """The names of all rows, the whole grid of one seed after the other."""
-    what = [*(f"{length} steps" for length in LENGTHS), "length reached"]
-    return [
-        f"{task}, {cell}, {each}, seed {seed}"
-        for seed in SEEDS[: 1 if quick else None]
-        for task, cell in RUNS
-        for each in what
-    ]
-
-
-def row(figure: str, *, quick: bool, threads: int) -> Row:
-    """The row of one figure."""
-    task, cell, what, seed = figure.split(", ")
-    with thread_count(threads):
-        updates = 2 if quick else UPDATES
-        model, lengths = _trained(task, cell, int(seed.removeprefix("seed ")), updates)
-        if what == "length reached":
-            return Row(figure, float(lengths[-1]), "steps")
-        length = int(what.removesuffix(" steps"))
-        return Row(figure, right(model, problem(task, length)), "%")
 
 
 def problem(task: str, length: int) -> Task:
@@ -113,36 +82,41 @@ class Reader(nn.Module):
 
 def build(task: str, cell: str, seed: int) -> Reader:
     """The untrained network."""
+    with seeded(seed):
+        return _model(task, cell)
+
+
+def _model(task: str, cell: str) -> Reader:
     of_task = problem(task, SHORTEST)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return Reader(cell, of_task.features or 1, of_task.classes or 2)
+    return Reader(cell, of_task.features or 1, of_task.classes or 2)
 
 
 def train(task: str, cell: str, seed: int, *, updates: int = UPDATES) -> tuple[Reader, list[int]]:
     """The trained network, and how long the sequences of each update were."""
     model = build(task, cell, seed)
-    optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
-    length, lengths, shares = LONGEST if task.endswith("at once") else SHORTEST, [], []
-    for update in range(updates):
-        batch = problem(task, length).batch("train", BATCH, seed=seed * updates + update)
-        scores = model(batch.inputs)
-        optimizer.zero_grad()
-        F.cross_entropy(scores, batch.targets).backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        lengths.append(length)
-        shares.append(_share(scores, batch))
+    return model, _train(model, task, updates, seed=seed)
+
+
+def _train(model: Reader, task: str, updates: int, *, seed: int) -> list[int]:
+    length = LONGEST if task.endswith("at once") else SHORTEST
+    lengths: list[int] = []
+    shares: list[float] = []
+
+    def loss(update: int) -> Tensor:
+        nonlocal length
         if len(shares) == PATIENCE:
             if sum(shares) >= ENOUGH * PATIENCE:
                 length = min(LONGEST, math.ceil(GROWTH * length))
-            shares = []
-    return model.eval(), lengths
+            shares.clear()
+        batch = problem(task, length).batch("train", BATCH, seed=seed * updates + update)
+        scores = model(batch.inputs)
+        lengths.append(length)
+        shares.append(_share(scores, batch))
+        return F.cross_entropy(scores, batch.targets)
 
-
-_trained = lru_cache(maxsize=1)(
-    lambda task, cell, seed, updates: train(task, cell, seed, updates=updates)
-)
+    descend(torch.optim.Adam(model.parameters(), lr=RATE), loss, updates, clip=1.0)
+    model.eval()
+    return lengths
 
 
 @torch.no_grad()
@@ -154,3 +128,20 @@ def right(model: nn.Module, task: Task) -> float:
 
 def _share(scores: Tensor, batch: Batch) -> float:
     return (scores.argmax(-1) == batch.targets).double().mean().item()
+
+
+def _scores(trained: Trained) -> Scores:
+    task = trained.arm.task
+    found = {f"{n} steps": (right(trained.model, problem(task, n)), "%") for n in LENGTHS}
+    return {**found, "length reached": (float(trained.history[-1]), "steps")}
+
+
+GRID = Grid(
+    arms={f"{task}, {cell}": Arm(task, {"task": task, "cell": cell}) for task, cell in RUNS},
+    score=_scores,
+    steps=UPDATES,
+    make=_model,
+    loop=_train,
+)
+SEEDS = GRID.seeds
+rows, batches = GRID.rows, GRID.batches

@@ -36,13 +36,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from attnlab.experiments.grid import SEEDS, percent, seeded
+from attnlab.experiments.loop import descend
 from attnlab.measure.report import Row
 from attnlab.measure.timing import thread_count
 from attnlab.mechanisms.structure.gtn import GTN, Paths, meta_paths
 from attnlab.structures.graph import Graph
 from attnlab.structures.graph_batch import GraphBatch
 
-SEEDS, TRAINING, SPREAD = (0, 1, 2), 200, 0.1
+TRAINING, SPREAD = 200, 0.1
 VENUES, PAPERS, AUTHORS, CITIES = 8, 40, 16, 4
 FIELDS, DIM = 4, 16
 KINDS = (
@@ -109,8 +111,7 @@ class Classifier(nn.Module):
 
 def build(steps: int, seed: int) -> Classifier:
     """The untrained model."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         return Classifier(steps)
 
 
@@ -133,17 +134,18 @@ def train(
         choices.mul_(spread)
     matrices = [each for each in model.parameters() if each is not choices]
     groups = [{"params": matrices}] + [{"params": [choices], "lr": 0.3}] * (spread > 0)
-    optimizer = torch.optim.Adam(groups, lr=0.03)
-    kept = [model.paths.choices[0].detach().clone()]
-    for step in range(training):
+    kept = [choices[0].detach().clone()]
+
+    def loss(step: int) -> Tensor:
         batch = libraries(task, 4, seed=10_000 * (seed + 1) + step, agree=agree)
         logits = model(batch.x, batch.structure)
-        loss = F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        if step % 10 == 9:
-            kept.append(model.paths.choices[0].detach().clone())
+        return F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten())
+
+    def keep(step: int) -> None:
+        if step % 10 == 0:
+            kept.append(choices[0].detach().clone())
+
+    descend(torch.optim.Adam(groups, lr=0.03), loss, training, after=keep)
     return Trained(model.eval(), kept)
 
 
@@ -157,7 +159,7 @@ def right(model: Classifier, batch: Libraries) -> float:
     """The share of labelled nodes with the right answer, in per cent."""
     found = model(batch.x, batch.structure).argmax(-1)
     labelled = batch.labels >= 0
-    return round(100 * (found == batch.labels)[labelled].double().mean().item(), 2)
+    return percent((found == batch.labels)[labelled])
 
 
 def path_weight(choices: Tensor, path: tuple[int, ...]) -> float:

@@ -13,7 +13,7 @@ times as long: does patience replace a path? Lesson 11 draws what
 has written.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -22,37 +22,13 @@ from torch import Tensor, nn
 
 from attnlab import catalog
 from attnlab.core.patterns import Pattern, receptive_field
-from attnlab.measure.report import Row
-from attnlab.measure.timing import thread_count
+from attnlab.experiments.grid import Arm, Grid, Scores, Trained, percent
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks.needle import Needle
-from attnlab.train import fit
 
-LAYERS, STEPS, SEEDS = 3, 100, (0, 1, 2)
+LAYERS, STEPS = 3, 100
 TASK: Mapping[str, int] = {"length": 64, "keys": 8, "words": 8, "every": 4}
-MODEL: Mapping[str, Any] = {"dim": 64, "hidden": 64, "heads": 2, "positions": "none"}
-TRAINING: Mapping[str, Any] = {"batch_size": 64, "learning_rate": 2e-3}
 _BLOCKS: Mapping[str, int] = {"block": 2, "window": 3, "random": 1, "global_blocks": 0}
-ARMS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    "window": ("longformer", {"window": 8}),
-    "window + global": ("longformer", {"window": 6, "global_positions": (0,)}),
-    "window + random": ("bigbird", _BLOCKS),
-    "BigBird": ("bigbird", {**_BLOCKS, "window": 1, "global_blocks": 2}),
-}
-RUNS: Mapping[str, tuple[str, int]] = {
-    **{arm: (arm, STEPS) for arm in ARMS},
-    f"window for {3 * STEPS} steps": ("window", 3 * STEPS),
-}
-
-
-def rows(*, quick: bool, threads: int) -> Iterator[Row]:
-    """Four rows per training, in per cent."""
-    with thread_count(threads):
-        for name, (arm, steps) in RUNS.items():
-            for seed in (0,) if quick else SEEDS:
-                model, _ = train(arm, seed, steps=2 if quick else steps)
-                for what, share in score(model, problem()).items():
-                    yield Row(f"{name}, {what}, seed {seed}", share, "%")
 
 
 def problem(**changes: int) -> Any:
@@ -60,20 +36,14 @@ def problem(**changes: int) -> Any:
     return Needle(**{**TASK, **changes})
 
 
-def build(arm: str, seed: int, *, form: str = "naive") -> TinyTransformer:
-    """The untrained model: every layer draws random blocks of its own."""
-    mechanism, options = ARMS[arm]
+def _model(mechanism: str, options: Mapping[str, Any], form: str, **sizes: Any) -> TinyTransformer:
+    """Every layer draws random blocks of its own."""
     layers = [
         {**options, "form": form, **({"seed": layer} if "random" in options else {})}
         for layer in range(LAYERS)
     ]
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return TinyTransformer(
-            **{**problem().model_options(), **MODEL, "max_len": 8192},
-            layers=LAYERS,
-            attention=[partial(_two_sided, mechanism, layer) for layer in layers],
-        )
+    attention = [partial(_two_sided, mechanism, layer) for layer in layers]
+    return TinyTransformer(**sizes, layers=LAYERS, attention=attention)
 
 
 def _two_sided(
@@ -81,15 +51,6 @@ def _two_sided(
 ) -> nn.Module:
     """No token after a question gives its answer away, so no causal mask is needed."""
     return catalog.build(mechanism, dim=dim, heads=heads, **options)
-
-
-def train(arm: str, seed: int, *, steps: int = STEPS, **more: Any) -> tuple[TinyTransformer, Any]:
-    """The model and the history of its training."""
-    model = build(arm, seed)
-    history = fit(
-        model, problem(), steps, seed=seed, progress=False, device="cpu", **TRAINING, **more
-    )
-    return model, history
 
 
 def patterns_of(model: nn.Module) -> list[Pattern]:
@@ -107,8 +68,8 @@ def score(model: nn.Module, task: Any, texts: int = 512) -> dict[str, float]:
     right, asked = model(batch.inputs).argmax(-1) == batch.targets, batch.targets != -100
     linked = connected(patterns_of(model), batch.inputs, task)
     kinds = {"right": asked, "connected": asked & linked, "not connected": asked & ~linked}
-    found = {name: _percent(right[where]) for name, where in kinds.items() if where.any()}
-    return {**found, "share connected": _percent(linked[asked])}
+    found = {name: percent(right[where]) for name, where in kinds.items() if where.any()}
+    return {**found, "share connected": percent(linked[asked])}
 
 
 def connected(patterns: list[Pattern], inputs: Tensor, task: Any) -> Tensor:
@@ -117,5 +78,29 @@ def connected(patterns: list[Pattern], inputs: Tensor, task: Any) -> Tensor:
     return receptive_field(patterns, task.length, len(patterns)).after[-1].T[place]
 
 
-def _percent(truths: Tensor) -> float:
-    return round(100 * truths.double().mean().item(), 2)
+def _score(trained: Trained) -> Scores:
+    return score(trained.model, trained.arm.task)
+
+
+def _arm(mechanism: str, steps: int = STEPS, **options: Any) -> Arm:
+    return Arm(problem(), {"mechanism": mechanism, "options": options}, steps=steps)
+
+
+ARMS: Mapping[str, Arm] = {
+    "window": _arm("longformer", window=8),
+    "window + global": _arm("longformer", window=6, global_positions=(0,)),
+    "window + random": _arm("bigbird", **_BLOCKS),
+    "BigBird": _arm("bigbird", **{**_BLOCKS, "window": 1, "global_blocks": 2}),
+}
+GRID = Grid(
+    arms={**ARMS, f"window for {3 * STEPS} steps": _arm("longformer", 3 * STEPS, window=8)},
+    score=_score,
+    make=_model,
+    model={
+        **{"dim": 64, "hidden": 64, "heads": 2, "positions": "none"},
+        **{"max_len": 8192, "form": "naive"},
+    },
+    training={"batch_size": 64, "learning_rate": 2e-3},
+)
+SEEDS = GRID.seeds
+build, train, rows, batches = GRID.build, GRID.train, GRID.rows, GRID.batches

@@ -25,21 +25,22 @@ all arms; the arms that still learn then are trained anew with more of them. Les
 has written.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.optim.lr_scheduler import OneCycleLR
 
-from attnlab.measure.report import Row
-from attnlab.measure.timing import thread_count
+from attnlab.experiments.grid import Arm, Grid, Measured, Scores, Trained, percent, seeded
+from attnlab.experiments.loop import descend
 from attnlab.mechanisms.structure.token_gt import GraphTokens, Identified
 from attnlab.models.tiny import TinyTransformer
 from attnlab.structures.graph import Graph
 from attnlab.structures.graph_batch import GraphBatch
 
-SEEDS, TASKS = (0, 1, 2), ("degree", "neighbours")
+TASKS = ("degree", "neighbours")
 FEWEST, MOST, DEGREE = 6, 10, 2.4
 WIDTH, DIM, LAYERS = 10, 64, 2
 CLASSES: Mapping[str, int] = {"degree": 6, "neighbours": 2}
@@ -113,30 +114,22 @@ class Reader(nn.Module):
         return out
 
 
-def build(task: str, arm: str, seed: int) -> Reader:
-    """The untrained model."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return Reader(CLASSES[task], arm.split(",")[0], edges=arm not in HIDDEN)
+def _model(task: str, arm: str) -> Reader:
+    return Reader(CLASSES[task], arm.split(",")[0], edges=arm not in HIDDEN)
 
 
-def train(task: str, arm: str, seed: int, *, steps: int | None = None) -> Reader:
-    """The model after training, on new graphs in every step."""
-    model = build(task, arm, seed).train()
-    steps = STEPS[task] if steps is None else steps
+def _train(model: Reader, task: str, steps: int, *, seed: int) -> None:
+    """On new graphs in every step."""
+
+    def loss(step: int) -> Tensor:
+        batch = graphs(task, 32, seed=1000 * seed + step)
+        logits = model(batch.structure, batch.marked)
+        return F.cross_entropy(logits.flatten(0, 1), batch.answers.flatten())
+
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 3e-3, total_steps=max(steps, 2))
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)  # of the identifiers
-        for step in range(steps):
-            batch = graphs(task, 32, seed=1000 * seed + step)
-            logits = model(batch.structure, batch.marked)
-            loss = F.cross_entropy(logits.flatten(0, 1), batch.answers.flatten())
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            schedule.step()
-    return model.eval()
+    schedule = OneCycleLR(optimizer, 3e-3, total_steps=max(steps, 2))
+    with seeded(seed):  # of the identifiers
+        descend(optimizer, loss, steps, schedule=schedule)
 
 
 @torch.no_grad()
@@ -144,7 +137,7 @@ def right(model: Reader, batch: Graphs) -> float:
     """The share of nodes with the right answer, in per cent."""
     found = model(batch.structure, batch.marked).argmax(-1)
     scored = batch.answers >= 0
-    return round(100 * (found == batch.answers)[scored].double().mean().item(), 1)
+    return percent((found == batch.answers)[scored], 1)
 
 
 def unseen(task: str, size: int = 512, nodes: tuple[int, int] = (FEWEST, MOST)) -> Graphs:
@@ -152,34 +145,48 @@ def unseen(task: str, size: int = 512, nodes: tuple[int, int] = (FEWEST, MOST)) 
     return graphs(task, size, seed=10**6, split="validation", nodes=nodes)
 
 
-def figures(*, quick: bool) -> list[str]:
-    """The names of all rows: the guesses, each arm seed by seed, then the longer trainings."""
-    seeds = SEEDS[: 1 if quick else None]
-    every = [(task, arm) for task in TASKS for arm in (*ARMS, *HIDDEN)]
-    return [
-        *(f"{task}, guess" for task in TASKS),
-        *(f"{task}, {arm}, seed {seed}" for task, arm in every for seed in seeds),
-        *(f"{task}, {arm}, {LONG} steps, seed {seed}" for task, arm in LONGER for seed in seeds),
-    ]
+def _score(trained: Trained) -> Scores:
+    return {"": right(trained.model, unseen(trained.arm.task, 16 if trained.quick else 512))}
 
 
-def row(figure: str, *, quick: bool, threads: int) -> Row:
-    """The row of one figure: a training, or the share of the most frequent answer."""
-    task, rest = figure.split(", ", 1)
-    batch = unseen(task, 16 if quick else 512)
-    if rest == "guess":
+def _guess(task: str) -> Callable[[bool], Measured]:
+    """The share of the most frequent answer."""
+
+    def share(quick: bool) -> float:
+        batch = unseen(task, 16 if quick else 512)
         answers = batch.answers[batch.answers >= 0]
         often = torch.bincount(answers).max() / len(answers)
-        return Row(figure, round(100 * often.item(), 2), "%")
-    arm, seed = rest.split(", seed ")
-    longer = f", {LONG} steps"
-    steps = LONG if arm.endswith(longer) else None
-    with thread_count(threads):
-        model = train(task, arm.removesuffix(longer), int(seed), steps=2 if quick else steps)
-        return Row(figure, right(model, batch), "%")
+        return round(100 * often.item(), 2)
+
+    return share
 
 
-def rows(*, quick: bool, threads: int) -> Iterator[Row]:
-    """A row for each figure."""
-    for figure in figures(quick=quick):
-        yield row(figure, quick=quick, threads=threads)
+def _arm(task: str, arm: str, steps: int | None = None) -> Arm:
+    return Arm(task, {"task": task, "arm": arm}, steps=steps or STEPS[task])
+
+
+GRID = Grid(
+    arms={
+        **{f"{task}, {arm}": _arm(task, arm) for task in TASKS for arm in (*ARMS, *HIDDEN)},
+        **{f"{task}, {arm}, {LONG} steps": _arm(task, arm, LONG) for task, arm in LONGER},
+    },
+    score=_score,
+    baselines={f"{task}, guess": _guess(task) for task in TASKS},
+    make=_model,
+    loop=_train,
+    figure="{arm}, seed {seed}",
+)
+SEEDS = GRID.seeds
+rows, batches = GRID.rows, GRID.batches
+
+
+def build(task: str, arm: str, seed: int) -> Reader:
+    """The untrained model."""
+    model: Reader = GRID.build(f"{task}, {arm}", seed)
+    return model
+
+
+def train(task: str, arm: str, seed: int, *, steps: int | None = None) -> Reader:
+    """The model after training, on new graphs in every step."""
+    model: Reader = GRID.train(f"{task}, {arm}", seed, steps=steps)[0]
+    return model

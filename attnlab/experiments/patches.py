@@ -23,8 +23,9 @@ has written.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -32,15 +33,13 @@ import torch
 from torch import Tensor
 
 from attnlab.core.suggest import choose
+from attnlab.experiments.grid import Arm, Grid, Scores, Trained
 from attnlab.lens.patches import PatchStatistics, patch_statistics
 from attnlab.lens.watch import watch
-from attnlab.measure.report import Row
-from attnlab.measure.timing import thread_count
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks.digits import Digits
-from attnlab.train import fit
 
-SEEDS, STEPS, UNSEEN = (0, 1, 2), 1200, 355
+STEPS, UNSEEN = 1200, 355
 MODEL: Mapping[str, Any] = {"dim": 64, "layers": 3, "heads": 4, "hidden": 64, "dropout": 0.05}
 PLACES: Mapping[str, Any] = {"position_options": {"std": 0.5}}
 TRAINING: Mapping[str, Any] = {"batch_size": 32, "learning_rate": 4e-3, "weight_decay": 0.3}
@@ -60,34 +59,9 @@ FIGURES: tuple[str, ...] = (
 )
 
 
-def rows(*, quick: bool, threads: int) -> Iterator[Row]:
-    """The rows of each seed: what its answers need, then what each head does."""
-    with thread_count(threads):
-        for seed in (0,) if quick else SEEDS:
-            model = train(seed, steps=2 if quick else STEPS)
-            for change in CHANGES:
-                share = round(right(model, change), 1)
-                yield Row(f"right answers, {change}, seed {seed}", share, "%")
-            for layer, found in enumerate(statistics(model)):
-                for head in found.rows():
-                    name = f"layer {layer}, head {head['head']:.0f}, seed {seed}"
-                    for figure in FIGURES:
-                        yield Row(f"{figure}, {name}", round(head[figure], 4))
-
-
 def problem(patch: int = 1) -> Digits:
     """Digits as patches of ``patch`` × ``patch`` pixels."""
     return Digits(unit="patches", patch=patch)
-
-
-def train(seed: int, *, patch: int = 1, steps: int = STEPS) -> TinyTransformer:
-    """A vision transformer, trained from scratch."""
-    task = problem(patch)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = TinyTransformer(**task.model_options(), **MODEL, **PLACES)
-    fit(model, task, steps, seed=seed, progress=False, device="cpu", **TRAINING)
-    return model.eval()
 
 
 def unseen(patch: int = 1) -> tuple[Tensor, Tensor]:
@@ -123,3 +97,35 @@ def right(model: TinyTransformer, change: str = "as trained") -> float:
             changed.enter_context(patch.object(block.attention, "attend", attend))
         answers = model(images).argmax(-1)
     return 100 * (answers == digits).double().mean().item()
+
+
+def _scores(trained: Trained) -> Scores:
+    """What the answers need, then what each head does."""
+    model = trained.model
+    found: dict[str, Any] = {
+        f"right answers, {change}": (round(right(model, change), 1), "%") for change in CHANGES
+    }
+    for layer, statistic in enumerate(statistics(model)):
+        for head in statistic.rows():
+            name = f"layer {layer}, head {head['head']:.0f}"
+            found |= {f"{figure}, {name}": (round(head[figure], 4), "") for figure in FIGURES}
+    return found
+
+
+GRID = Grid(
+    arms={"": Arm(problem())},
+    score=_scores,
+    steps=STEPS,
+    model={**MODEL, **PLACES},
+    training=TRAINING,
+    figure="{what}, seed {seed}",
+)
+SEEDS = GRID.seeds
+rows, batches = GRID.rows, GRID.batches
+
+
+def train(seed: int, *, patch: int = 1, steps: int = STEPS) -> TinyTransformer:
+    """A vision transformer, trained from scratch."""
+    grid = replace(GRID, arms={"": Arm(problem(patch))})
+    model: TinyTransformer = grid.train("", seed, steps=steps)[0]
+    return model

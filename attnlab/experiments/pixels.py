@@ -26,8 +26,8 @@ has written.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -37,19 +37,15 @@ from attnlab.core import patterns
 from attnlab.core.modes import mode
 from attnlab.core.patterns import Pattern
 from attnlab.core.sparse.attention import PatternAttention
-from attnlab.measure.report import Row
-from attnlab.measure.timing import thread_count
+from attnlab.experiments.grid import Arm, Grid, Scores, Trained, seeded
 from attnlab.mechanisms.fixed.sparse_transformer import Factors
 from attnlab.models.generate import generate
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks import task
-from attnlab.train import fit
 
 SIDE = 8
 MODEL: Mapping[str, Any] = {"dim": 32, "layers": 2, "heads": 2, "hidden": 64}
-STEPS = 600
 TRAINING: Mapping[str, Any] = {"batch_size": 32, "learning_rate": 5e-3}
-SEEDS = (0, 1, 2)
 SEEN, UNSEEN = 1442, 355  # images of the training and the validation split
 
 
@@ -78,75 +74,24 @@ SIZES: Mapping[str, Pattern] = {
 PATTERNS: Mapping[str, Pattern] = {**VARIANTS, **SIZES}
 
 
-class Cell(NamedTuple):
-    """One training: bits per pixel on all unseen images, and over the last steps of training, and
-    the share of unseen images that it completes to the right digit."""
-
-    variant: str
-    seed: int
-    bits: float
-    trained: float
-    completed: float
-
-
-def rows(*, quick: bool, threads: int) -> Iterator[Row]:
-    """Two rows per training: bits per pixel, and digits that are completed."""
-    with thread_count(threads):
-        for found in grid(steps=2, seeds=(0,)) if quick else grid():
-            pairs = PATTERNS[found.variant].count(SIDE**2)
-            yield Row(
-                f"{found.variant}, seed {found.seed}",
-                round(found.bits, 4),
-                "bits per pixel",
-                note=f"{pairs:,} pairs per layer and head, {found.trained:.4f} in training",
-            )
-            share = round(100 * found.completed, 1)
-            yield Row(f"{found.variant}, completed digits, seed {found.seed}", share, "%")
-
-
 def problem() -> Any:
     """The task: the inputs are a start token and 63 pixels, the targets all 64 pixels."""
     return task("digits", unit="pixels", kind="language_model")
 
 
-def grid(
-    variants: Sequence[str] = tuple(PATTERNS),
-    seeds: Sequence[int] = SEEDS,
-    *,
-    steps: int = STEPS,
-) -> Iterator[Cell]:
-    """Every pattern with every seed."""
-    for variant in variants:
-        for seed in seeds:
-            yield cell(variant, seed, steps=steps)[0]
-
-
-def cell(variant: str, seed: int, *, steps: int = STEPS) -> tuple[Cell, TinyTransformer]:
-    """One training: its score, and the model."""
-    model, history = train(variant, seed, steps=steps)
-    last = [row["loss"] for row in history.rows[-20:]]
-    trained = sum(last) / len(last) / math.log(2)
-    return Cell(variant, seed, bits_per_pixel(model), trained, recognised(complete(model))), model
-
-
-def train(variant: str, seed: int, *, steps: int = STEPS) -> tuple[TinyTransformer, Any]:
-    """The model and the history of its training, with losses in nats per pixel."""
-    model = build(PATTERNS[variant], seed)
-    history = fit(model, problem(), steps, seed=seed, progress=False, device="cpu", **TRAINING)
-    return model.eval(), history
-
-
 def build(pattern: Pattern, seed: int) -> TinyTransformer:
     """The untrained model; ``pattern`` is the mask of every layer and head."""
+    with seeded(seed):
+        return _model(pattern, **problem().model_options(), **MODEL)
 
+
+def _model(pattern: Pattern, **sizes: Any) -> TinyTransformer:
     def seeing(dim: int, heads: int, causal: bool) -> nn.Module:
         layer = PatternAttention(dim, heads, Factors(), causal=causal, form="naive")
         layer.pattern = pattern
         return layer
 
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return TinyTransformer(**problem().model_options(), **MODEL, attention=seeing)
+    return TinyTransformer(**sizes, attention=seeing)
 
 
 @torch.no_grad()
@@ -178,3 +123,27 @@ def recognised(images: Tensor) -> float:
     )
     nearest = torch.cdist(images.float(), known.inputs.float()).argmin(1)
     return (known.targets[nearest] == asked.targets).double().mean().item()
+
+
+def _scores(trained: Trained) -> Scores:
+    model, pairs = trained.model, PATTERNS[trained.name].count(SIDE**2)
+    last = [row["loss"] for row in trained.history.rows[-20:]]
+    note = f"{sum(last) / len(last) / math.log(2):.4f} in training"
+    bits = round(bits_per_pixel(model), 4)
+    return {
+        "": (bits, "bits per pixel", f"{pairs:,} pairs per layer and head, {note}"),
+        "completed digits, ": round(100 * recognised(complete(model)), 1),
+    }
+
+
+GRID = Grid(
+    arms={name: Arm(problem(), {"pattern": pattern}) for name, pattern in PATTERNS.items()},
+    score=_scores,
+    steps=600,
+    make=_model,
+    model=MODEL,
+    training=TRAINING,
+    figure="{arm}, {what}seed {seed}",
+)
+SEEDS = GRID.seeds
+train, rows, batches = GRID.train, GRID.rows, GRID.batches

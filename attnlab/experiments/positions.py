@@ -33,53 +33,23 @@ Kazemnejad, Padhi, Natesan Ramamurthy, Das, Reddy, The Impact of Positional Enco
 Generalization in Transformers, NeurIPS 2023, arXiv:2305.19466, ask the same of larger models.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
-from attnlab.measure.report import Row
-from attnlab.measure.timing import thread_count
+from attnlab.experiments.grid import Arm, Grid, Scores, Trained, percent
 from attnlab.models.tiny import TinyTransformer
-from attnlab.tasks import UNSCORED, Batch, Task
 from attnlab.tasks.addition import Addition
+from attnlab.tasks.begun import Begun
 from attnlab.tasks.copying import Copying
 from attnlab.tasks.lookup import Lookup
-from attnlab.train import fit
+from attnlab.tasks.varied import Varied
 
 SCHEMES = ("none", "t5_bias", "alibi", "rope", "learned", "sinusoidal")
-SEEDS = (0, 1, 2)
 LONGEST = 512
-MODEL: Mapping[str, Any] = {
-    **{"dim": 64, "layers": 3, "heads": 4, "hidden": 128, "tie": False},
-    "max_len": LONGEST + 1,
-}
-LEARNING_RATE = 3e-3
-
-
-@dataclass(frozen=True)
-class Begun:
-    """The task with one token more, which stands at the beginning of every sequence."""
-
-    task: Task
-    kind: str = field(default="language_model", init=False)
-
-    @property
-    def length(self) -> int:
-        return self.task.length
-
-    @property
-    def vocab(self) -> int:
-        assert self.task.vocab is not None
-        return self.task.vocab + 1
-
-    def batch(self, split: Any, size: int, seed: int) -> Batch:
-        found = self.task.batch(split, size, seed)
-        inputs = nn.functional.pad(found.inputs, (1, 0), value=self.vocab - 1)
-        return Batch(inputs, nn.functional.pad(found.targets, (1, 0), value=UNSCORED))
 
 
 @dataclass(frozen=True)
@@ -106,60 +76,16 @@ PLANS: Mapping[str, Plan] = {
 }
 
 
-@dataclass(frozen=True)
-class Varied:
-    """The task with one size for each batch, drawn from the sizes that are trained."""
-
-    name: str
-    kind: str = field(default="language_model", init=False)
-
-    def batch(self, split: Any, size: int, seed: int) -> Any:
-        plan = PLANS[self.name]
-        chosen = np.random.default_rng(seed).integers(len(plan.trained))
-        return plan.of_size(plan.trained[int(chosen)]).batch(split, size, seed)
+def problem(name: str) -> Varied:
+    """The task that models are trained on."""
+    return Varied(name, PLANS[name].of_size, PLANS[name].trained)
 
 
-def rows(*, quick: bool, threads: int) -> Iterator[Row]:
-    """One row for each length of each training, in per cent of right tokens."""
-    with thread_count(threads):
-        for name, plan in PLANS.items():
-            for scheme in SCHEMES:
-                for seed in (0,) if quick else SEEDS:
-                    model, _ = train(name, scheme, seed, steps=2 if quick else None)
-                    for size in plan.scored[:2] if quick else plan.scored:
-                        task = plan.of_size(size)
-                        tokens, whole = score(model, task)
-                        figure = f"{name}, {scheme}, length {task.length}, seed {seed}"
-                        yield Row(figure, tokens, "%", note=f"{whole} % of whole answers")
-
-
-def build(name: str, scheme: str, seed: int) -> TinyTransformer:
-    """The untrained model."""
-    plan = PLANS[name]
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = TinyTransformer(plan.of_size(plan.trained[0]).vocab, **MODEL, positions=scheme)
-    if scheme == "sinusoidal":
+def _model(positions: str, **sizes: Any) -> TinyTransformer:
+    model = TinyTransformer(positions=positions, **sizes)
+    if positions == "sinusoidal":
         model.embedding.register_forward_hook(lambda _, __, vectors: vectors * model.dim**0.5)
     return model
-
-
-def train(
-    name: str, scheme: str, seed: int, *, steps: int | None = None
-) -> tuple[TinyTransformer, Any]:
-    """The model and the history of its training."""
-    model, plan = build(name, scheme, seed), PLANS[name]
-    history = fit(
-        model,
-        Varied(name),
-        plan.steps if steps is None else steps,
-        seed=seed,
-        progress=False,
-        device="cpu",
-        batch_size=plan.batch_size,
-        learning_rate=LEARNING_RATE,
-    )
-    return model.eval(), history
 
 
 @torch.no_grad()
@@ -168,8 +94,33 @@ def score(model: nn.Module, task: Begun | Lookup, sequences: int = 128) -> tuple
     batch = task.batch("validation", sequences, seed=0)
     asked = batch.targets >= 0
     right = model(batch.inputs).argmax(-1) == batch.targets
-    return _percent(right[asked]), _percent((right | ~asked).all(1))
+    return percent(right[asked]), percent((right | ~asked).all(1))
 
 
-def _percent(truths: torch.Tensor) -> float:
-    return round(100 * truths.double().mean().item(), 2)
+def _scores(trained: Trained) -> Scores:
+    plan, found = PLANS[trained.arm.task.name], {}
+    for size in plan.scored[: 2 if trained.quick else None]:
+        task = plan.of_size(size)
+        tokens, whole = score(trained.model, task)
+        found[f"length {task.length}"] = (tokens, "%", f"{whole} % of whole answers")
+    return found
+
+
+def _arm(name: str, scheme: str) -> Arm:
+    plan = PLANS[name]
+    model = {"vocab": plan.of_size(plan.trained[0]).vocab, "positions": scheme}
+    return Arm(problem(name), model, {"batch_size": plan.batch_size}, plan.steps)
+
+
+GRID = Grid(
+    arms={f"{name}, {scheme}": _arm(name, scheme) for name in PLANS for scheme in SCHEMES},
+    score=_scores,
+    make=_model,
+    model={
+        **{"dim": 64, "layers": 3, "heads": 4, "hidden": 128, "tie": False},
+        "max_len": LONGEST + 1,
+    },
+    training={"learning_rate": 3e-3},
+)
+SEEDS = GRID.seeds
+build, train, rows, batches = GRID.build, GRID.train, GRID.rows, GRID.batches

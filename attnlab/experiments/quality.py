@@ -34,6 +34,7 @@ from torch import Tensor, nn
 
 from attnlab import catalog
 from attnlab.core.card import Card
+from attnlab.experiments.grid import SEEDS, seeded
 from attnlab.measure.count import count
 from attnlab.measure.report import Row
 from attnlab.measure.timing import thread_count
@@ -42,7 +43,7 @@ from attnlab.tasks import Task, task
 from attnlab.train import evaluate, fit
 
 LENGTH, SIDE = 64, 8
-STEPS, SEEDS = 300, (0, 1, 2)
+STEPS = 300
 MODEL: Mapping[str, Any] = {"dim": 32, "layers": 2, "heads": 4, "hidden": 64, "tie": False}
 TRAINING: Mapping[str, Any] = {"batch_size": 16, "learning_rate": 5e-3}
 NOTHING = "no mixing"
@@ -135,8 +136,7 @@ def build(name: str, kind: str, seed: int) -> TinyTransformer:
         causal = causal or card.causal == "always"
         return catalog.build(name, dim=dim, heads=heads, causal=causal, **options_of(card))
 
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         return TinyTransformer(**problem(kind).model_options(), **MODEL, attention=layer)
 
 

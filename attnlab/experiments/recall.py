@@ -22,20 +22,18 @@ attention and H3 have three more rows each, of 1,000 steps on recall, and full a
 has written; rows that the file holds are not trained again.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import nn
 
 from attnlab import catalog
-from attnlab.measure.report import Row
-from attnlab.measure.timing import thread_count
+from attnlab.experiments.grid import Arm, Grid, Scores, Trained
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks import Task
 from attnlab.tasks.induction import Induction
 from attnlab.tasks.recall import Recall
-from attnlab.train import evaluate, fit
+from attnlab.train import evaluate
 
 TASKS: Mapping[str, Task] = {
     "recall": Recall(pairs=6, queries=4, keys=8, values=4),
@@ -51,61 +49,63 @@ ARMS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "gss": ("gss", {"state": 16, "form": "naive"}),
     "s4d": ("s4d", {"state": 16, "form": "naive"}),
 }
-STEPS, LONG, SEEDS = 400, 1000, (0, 1, 2)
+STEPS, LONG = 400, 1000
 LONGER = ("full", "h3")
 SLOW, SLOW_RATE = 1500, 1e-3  # of full attention
-MODEL: Mapping[str, Any] = {"dim": 32, "layers": 2, "heads": 2, "hidden": 64, "tie": False}
-TRAINING: Mapping[str, Any] = {"batch_size": 32, "learning_rate": 5e-3}
 UNSEEN: Mapping[str, Any] = {"batches": 4, "batch_size": 256}
 
 
-def rows(*, quick: bool, threads: int) -> Iterator[Row]:
-    """A row for each training."""
-    for figure in figures(quick=quick):
-        yield row(figure, quick=quick, threads=threads)
-
-
-def figures(*, quick: bool) -> list[str]:
-    """The names of all rows, the whole grid of one seed after the other, then the longer ones."""
-    seeds = SEEDS[: 1 if quick else None]
-    names = [f"{task}, {arm}, seed {seed}" for seed in seeds for task in TASKS for arm in ARMS]
-    names += [f"recall, {arm}, seed {seed}, {LONG} steps" for seed in seeds for arm in LONGER]
-    return names + [f"recall, full, seed {seed}, {SLOW} steps slowly" for seed in seeds]
-
-
-def row(figure: str, *, quick: bool, threads: int) -> Row:
-    """The row of one figure."""
-    task, arm, seed, *longer = figure.split(", ")
-    steps = int(longer[0].split()[0]) if longer else STEPS
-    options: dict[str, Any] = {"learning_rate": SLOW_RATE} if figure.endswith("slowly") else {}
-    with thread_count(threads):
-        number = int(seed.removeprefix("seed "))
-        model = train(task, arm, number, steps=2 if quick else steps, **options)
-        return Row(figure, right(model, task), "%")
-
-
-def build(task: str, arm: str, seed: int) -> TinyTransformer:
-    """The untrained model."""
-    name, options = ARMS[arm]
-
+def _model(mechanism: str, options: Mapping[str, Any], **sizes: Any) -> TinyTransformer:
     def layer(dim: int, heads: int, causal: bool) -> nn.Module:
-        return catalog.build(name, dim=dim, heads=heads, causal=causal, **options)
+        return catalog.build(mechanism, dim=dim, heads=heads, causal=causal, **options)
 
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return TinyTransformer(**TASKS[task].model_options(), **MODEL, attention=layer)
-
-
-def train(
-    task: str, arm: str, seed: int, *, steps: int = STEPS, progress: bool = False, **options: Any
-) -> TinyTransformer:
-    """The trained model; ``options`` replace those of ``TRAINING``."""
-    model = build(task, arm, seed)
-    given = {"progress": progress, "device": "cpu", **TRAINING, **options}
-    fit(model, TASKS[task], steps, seed=seed, **given)
-    return model.eval()
+    return TinyTransformer(**sizes, attention=layer)
 
 
 def right(model: TinyTransformer, task: str) -> float:
     """Per cent of right answers on unseen sequences."""
     return round(100 * evaluate(model, TASKS[task], **UNSEEN).accuracy, 2)
+
+
+def _score(trained: Trained) -> Scores:
+    return {"": right(trained.model, trained.arm.task.name)}
+
+
+def _arm(task: str, arm: str, **own: Any) -> Arm:
+    mechanism, options = ARMS[arm]
+    return Arm(TASKS[task], {"mechanism": mechanism, "options": options}, **own)
+
+
+def _longer(arm: str, steps: int, how: str = "", **training: float) -> dict[str, Arm]:
+    figure = f"recall, {arm}, seed {{seed}}, {steps} steps{how}"
+    one = _arm("recall", arm, steps=steps, training=training, figure=figure)
+    return {f"recall, {arm}, {steps} steps": one}
+
+
+GRID = Grid(
+    arms={
+        **{f"{task}, {arm}": _arm(task, arm) for task in TASKS for arm in ARMS},
+        **{name: one for arm in LONGER for name, one in _longer(arm, LONG).items()},
+        **_longer("full", SLOW, " slowly", learning_rate=SLOW_RATE),
+    },
+    score=_score,
+    steps=STEPS,
+    make=_model,
+    model={"dim": 32, "layers": 2, "heads": 2, "hidden": 64, "tie": False},
+    training={"batch_size": 32, "learning_rate": 5e-3},
+    figure="{arm}, seed {seed}",
+)
+SEEDS = GRID.seeds
+rows, batches = GRID.rows, GRID.batches
+
+
+def build(task: str, arm: str, seed: int) -> TinyTransformer:
+    """The untrained model."""
+    model: TinyTransformer = GRID.build(f"{task}, {arm}", seed)
+    return model
+
+
+def train(task: str, arm: str, seed: int, **options: Any) -> TinyTransformer:
+    """The trained model."""
+    model: TinyTransformer = GRID.train(f"{task}, {arm}", seed, **options)[0]
+    return model

@@ -20,54 +20,27 @@ attention has no positions for more than 16 places and is scored there alone. Le
 has written; rows that the file holds are not trained again.
 """
 
-from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.optim.lr_scheduler import CosineAnnealingLR
 
 from attnlab import catalog
-from attnlab.measure.report import Row
-from attnlab.measure.timing import thread_count
+from attnlab.experiments.grid import Arm, Grid, Scores, Trained, percent
+from attnlab.experiments.loop import descend
 from attnlab.tasks import UNSCORED
 from attnlab.tasks.selective_copying import SPACINGS, SelectiveCopying
 
 LAYERS = ("s4d", "selective scan, constant", "selective scan", "full")
-PLACES, SEEDS = (16, 32), (0, 1, 2)
+PLACES = (16, 32)
 DIM, DEPTH, STATE, UPDATES, BATCH, RATE, UNSEEN = 32, 2, 8, 500, 32, 5e-3, 500
-
-
-def rows(*, quick: bool, threads: int) -> Iterator[Row]:
-    """A row for each training and number of places."""
-    for figure in figures(quick=quick):
-        yield row(figure, quick=quick, threads=threads)
-
-
-def figures(*, quick: bool) -> list[str]:
-    """The names of all rows, the whole grid of one seed after the other."""
-    return [
-        f"{spacing}; {layer}; {places} places; seed {seed}"
-        for seed in SEEDS[: 1 if quick else None]
-        for spacing in SPACINGS
-        for layer in LAYERS
-        for places in places_of(layer)
-    ]
 
 
 def places_of(layer: str) -> tuple[int, ...]:
     """At which numbers of places a layer is scored."""
     return PLACES[:1] if layer == "full" else PLACES
-
-
-def row(figure: str, *, quick: bool, threads: int) -> Row:
-    """The row of one figure."""
-    spacing, layer, places, seed = figure.split("; ")
-    with thread_count(threads):
-        updates = 2 if quick else UPDATES
-        model = _trained(spacing, layer, int(seed.removeprefix("seed ")), updates)
-        return Row(figure, right(model, problem(spacing, int(places.split()[0]))), "%")
 
 
 def problem(spacing: str, places: int = PLACES[0]) -> SelectiveCopying:
@@ -120,27 +93,16 @@ def _layer(name: str) -> nn.Module:
     return made
 
 
-def train(spacing: str, layer: str, seed: int, *, updates: int = UPDATES) -> Copier:
-    """The trained model, the learning rate falling to zero along half of a cosine."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = Copier(layer)
-    optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, updates)
-    for update in range(updates):
-        batch = problem(spacing).batch("train", BATCH, seed=seed * updates + update)
-        optimizer.zero_grad()
+def _train(model: nn.Module, task: SelectiveCopying, updates: int, *, seed: int) -> None:
+    """The learning rate falls to zero along half of a cosine."""
+
+    def loss(update: int) -> Tensor:
+        batch = task.batch("train", BATCH, seed=seed * updates + update)
         scores = model(batch.inputs).flatten(0, 1)
-        F.cross_entropy(scores, batch.targets.flatten(), ignore_index=UNSCORED).backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
-    return model.eval()
+        return F.cross_entropy(scores, batch.targets.flatten(), ignore_index=UNSCORED)
 
-
-_trained = lru_cache(maxsize=1)(
-    lambda spacing, layer, seed, updates: train(spacing, layer, seed, updates=updates)
-)
+    optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
+    descend(optimizer, loss, updates, schedule=CosineAnnealingLR(optimizer, updates), clip=1.0)
 
 
 @torch.no_grad()
@@ -148,5 +110,38 @@ def right(model: nn.Module, task: SelectiveCopying) -> float:
     """Per cent of right symbols on unseen sequences."""
     batch = task.batch("validation", UNSEEN, seed=0)
     asked = batch.targets != UNSCORED
-    answers = model(batch.inputs).argmax(-1)
-    return round(100 * (answers == batch.targets)[asked].double().mean().item(), 2)
+    return percent((model(batch.inputs).argmax(-1) == batch.targets)[asked])
+
+
+def _scores(trained: Trained) -> Scores:
+    spacing, layer = trained.name.split("; ")
+    return {
+        f"{places} places": right(trained.model, problem(spacing, places))
+        for places in places_of(layer)
+    }
+
+
+def _model(layer: str, **_: Any) -> Copier:
+    return Copier(layer)
+
+
+GRID = Grid(
+    arms={
+        f"{spacing}; {layer}": Arm(problem(spacing), {"layer": layer})
+        for spacing in SPACINGS
+        for layer in LAYERS
+    },
+    score=_scores,
+    steps=UPDATES,
+    make=_model,
+    loop=_train,
+    figure="{arm}; {what}; seed {seed}",
+)
+SEEDS = GRID.seeds
+rows, batches = GRID.rows, GRID.batches
+
+
+def train(spacing: str, layer: str, seed: int, *, updates: int = UPDATES) -> Copier:
+    """The trained model."""
+    model: Copier = GRID.train(f"{spacing}; {layer}", seed, steps=updates)[0]
+    return model

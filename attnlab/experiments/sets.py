@@ -36,6 +36,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from attnlab.experiments.grid import SEEDS, seeded
+from attnlab.experiments.loop import descend, rise_and_fall
 from attnlab.measure.report import Row
 from attnlab.measure.timing import thread_count
 from attnlab.mechanisms.latents.perceiver_io import Latents, PerceiverIO
@@ -44,7 +46,7 @@ from attnlab.tasks.digits import Digits
 from attnlab.tasks.gaussian_mixtures import GaussianMixtures, Mixture
 from attnlab.tasks.set_maximum import SetMaximum
 
-SEEDS, DIM, HEADS = (0, 1, 2), 32, 4
+DIM, HEADS = 32, 4
 Model = TypeVar("Model", bound=nn.Module)
 
 
@@ -61,7 +63,7 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
                 reader = train_reader(arm, seed, steps=2 if quick else DIGIT_STEPS)
                 yield Row(f"digits; {arm}; seed {seed}", round(right(reader), 1), "%")
         for n in CLUSTER_TESTS:
-            points, true = unseen_sets(n)
+            points, true = unseen_sets(n, 5 if quick else 200)
             for name, mixture in (("true", true), ("EM", maximum_likelihood(points))):
                 found = round(mixture.log_likelihood(points).mean().item(), 2)
                 yield Row(f"clusters; {name}; {n} points", found, "nats")
@@ -71,17 +73,12 @@ def _trained(
     build: Callable[[], Model], loss_of: Callable[[Model, int], Tensor], seed: int,
     *, steps: int, rate: float,
 ) -> Model:  # fmt: skip
-    """Adam, with a warm-up and a straight line to 0; ``loss_of`` draws a batch by its number."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    """``loss_of`` draws a batch by its number."""
+    with seeded(seed):
         model = build()
-    optimizer = torch.optim.Adam(model.parameters(), lr=rate)
-    for step in range(steps):
-        optimizer.param_groups[0]["lr"] = rate * min(1, (step + 1) / 50, 1 - step / steps)
-        optimizer.zero_grad()
-        loss_of(model, 10_000 * seed + step).backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+    optimizer, first = torch.optim.Adam(model.parameters(), lr=rate), 10_000 * seed
+    schedule = rise_and_fall(optimizer, steps)
+    descend(optimizer, lambda s: loss_of(model, first + s), steps, schedule=schedule, clip=1.0)
     return model.eval()
 
 

@@ -27,20 +27,18 @@ has written; rows that the file holds are not trained again.
 """
 
 import math
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from attnlab import catalog
+from attnlab.experiments.grid import Arm, Grid, Scores, Trained
 from attnlab.lens.watch import watch
-from attnlab.measure.report import Row
-from attnlab.measure.timing import thread_count
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks.documentation import Documentation
-from attnlab.train import evaluate, fit
+from attnlab.train import evaluate
 
 LENGTH, NEAR = 64, 7
 ARMS: Mapping[str, Mapping[str, Any]] = {
@@ -51,71 +49,28 @@ ARMS: Mapping[str, Mapping[str, Any]] = {
     "convolutional_attention": {"kernel": 3},
 }
 ATTEND = ("full", "lite_transformer", "convolutional_attention")
-STEPS, SEEDS, UNSEEN = 400, (0, 1, 2), 64
-MODEL: Mapping[str, Any] = {"dim": 32, "layers": 2, "heads": 4, "hidden": 64, "tie": False}
-TRAINING: Mapping[str, Any] = {"batch_size": 16, "learning_rate": 5e-3}
+UNSEEN = 64
 BITS, SHARE = "bits per byte", "near share"
+_TEXT = Documentation(length=LENGTH)
 
 
-def rows(*, quick: bool, threads: int) -> Iterator[Row]:
-    """A row for each training and number."""
-    for figure in figures(quick=quick):
-        yield row(figure, quick=quick, threads=threads)
-
-
-def figures(*, quick: bool) -> list[str]:
-    """The names of all rows, the whole grid of one seed after the other."""
-    return [
-        f"{arm}, {what}, seed {seed}"
-        for seed in SEEDS[: 1 if quick else None]
-        for arm in ARMS
-        for what in ((BITS, SHARE) if arm in ATTEND else (BITS,))
-    ]
-
-
-def row(figure: str, *, quick: bool, threads: int) -> Row:
-    """The row of one figure."""
-    arm, what, seed = figure.split(", ")
-    with thread_count(threads):
-        model = _trained(arm, int(seed.removeprefix("seed ")), 2 if quick else STEPS)
-        if what == BITS:
-            return Row(figure, bits(model), BITS)
-        share = torch.stack([near_share(each) for each in maps(model)])
-        return Row(figure, round(100 * share.mean().item(), 2), "%")
-
-
-def build(arm: str, seed: int) -> TinyTransformer:
-    """The untrained model."""
-
+def _model(mechanism: str, **sizes: Any) -> TinyTransformer:
     def layer(dim: int, heads: int, causal: bool) -> nn.Module:
-        return catalog.build(arm, dim=dim, heads=heads, causal=causal, **ARMS[arm])
+        return catalog.build(mechanism, dim=dim, heads=heads, causal=causal, **ARMS[mechanism])
 
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        options = Documentation(length=LENGTH).model_options()
-        return TinyTransformer(**options, **MODEL, attention=layer)
-
-
-def train(arm: str, seed: int, *, steps: int = STEPS, progress: bool = False) -> TinyTransformer:
-    """The trained model."""
-    model, task = build(arm, seed), Documentation(length=LENGTH)
-    fit(model, task, steps, seed=seed, progress=progress, device="cpu", **TRAINING)
-    return model.eval()
-
-
-_trained = lru_cache(maxsize=1)(lambda arm, seed, steps: train(arm, seed, steps=steps))
+    return TinyTransformer(**sizes, attention=layer)
 
 
 def bits(model: TinyTransformer) -> float:
     """Bits per byte on unseen text."""
-    found = evaluate(model, Documentation(length=LENGTH), batches=8, batch_size=32)
+    found = evaluate(model, _TEXT, batches=8, batch_size=32)
     return round(found.loss / math.log(2), 4)
 
 
 @torch.no_grad()
 def maps(model: TinyTransformer) -> list[Tensor]:
     """The weights (b, h, n, n) of the heads that attend, of each layer, on unseen text."""
-    batch = Documentation(length=LENGTH).batch("validation", UNSEEN, seed=0)
+    batch = _TEXT.batch("validation", UNSEEN, seed=0)
     with watch(model) as seen:
         model(batch.inputs)
     return [record.weights for record in seen]
@@ -135,3 +90,29 @@ def even_share() -> float:
     i = torch.arange(LENGTH)
     even = torch.ones(LENGTH, LENGTH).tril() / (i[:, None] + 1)
     return 100 * near_share(even[None, None]).item()
+
+
+def _scores(trained: Trained) -> Scores:
+    found: dict[str, Any] = {BITS: (bits(trained.model), BITS)}
+    if trained.name in ATTEND:
+        shares = torch.stack([near_share(each) for each in maps(trained.model)])
+        found[SHARE] = round(100 * shares.mean().item(), 2)
+    return found
+
+
+GRID = Grid(
+    arms={arm: Arm(_TEXT, {"mechanism": arm}) for arm in ARMS},
+    score=_scores,
+    steps=400,
+    make=_model,
+    model={"dim": 32, "layers": 2, "heads": 4, "hidden": 64, "tie": False},
+    training={"batch_size": 16, "learning_rate": 5e-3},
+)
+SEEDS = GRID.seeds
+build, rows, batches = GRID.build, GRID.rows, GRID.batches
+
+
+def train(arm: str, seed: int, **options: Any) -> TinyTransformer:
+    """The trained model."""
+    model: TinyTransformer = GRID.train(arm, seed, **options)[0]
+    return model

@@ -23,39 +23,35 @@ Of the weights that GBST gives to the four sizes three more scores are taken (``
 training and after it.
 """
 
-import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from attnlab.core.probe import record
-from attnlab.measure.report import Row
-from attnlab.measure.timing import thread_count
-from attnlab.mechanisms.positions import byte_embedding
+from attnlab.experiments import grid
+from attnlab.experiments.grid import Grid, Scores, Trained, parameters
 from attnlab.mechanisms.positions.factorized import FactorizedEmbedding, Factors
 from attnlab.mechanisms.positions.gbst import GBST, Subwords
 from attnlab.models.tiny import TinyTransformer
-from attnlab.tasks import SPLITS, Batch
-from attnlab.tasks.documentation import Documentation, topics_by_split
-from attnlab.train import fit
-
-TOPICS = (
-    *("specialnames", "types", "formatstrings", "string-methods"),
-    *("typesseq", "debugger", "typesmapping", "assignment"),
+from attnlab.tasks.documentation_topics import (
+    TOPICS,
+    WINDOW,
+    Topics,
+    mistyped,
+    pieces,
+    tokenized,
+    vocabulary,
+    words,
 )
-WINDOW = 128
+
+__all__ = ["TOPICS", "WINDOW", "Topics", "mistyped", "pieces", "tokenized", "vocabulary", "words"]
+
 LONGEST = 192  # in bytes, with letters doubled
-STEPS, SEEDS, TYPOS = 400, (0, 1, 2), (0, 5, 10, 20)
+TYPOS = (0, 5, 10, 20)
 MODEL: Mapping[str, Any] = {"dim": 48, "hidden": 96, "heads": 4, "layers": 1}
-TRAINING: Mapping[str, Any] = {"batch_size": 32, "learning_rate": 3e-3}
-PIECES, UNKNOWN = 1024, 1
 
 
 class Arm(NamedTuple):
@@ -77,131 +73,6 @@ ARMS: Mapping[str, Arm] = {
     "GBST": Arm("bytes", blocks=(1, 2, 3, 4)),
     "GBST, no choice": Arm("bytes", blocks=(1, 2, 3, 4), choice=False),
 }
-
-
-def rows(*, quick: bool, threads: int) -> Iterator[Row]:
-    """One row per training and share of typing errors, in per cent of right answers."""
-    with thread_count(threads):
-        for name, arm in ARMS.items():
-            for seed in (0,) if quick else SEEDS:
-                model, _ = train(name, seed, steps=2 if quick else STEPS)
-                size = sum(p.numel() for p in model.parameters())
-                for typos in TYPOS:
-                    share = accuracy(model, Topics(arm.unit, typos=typos))
-                    note = f"{size:,} parameters"
-                    yield Row(f"{name}, {typos} % typos, seed {seed}", share, "%", note=note)
-                if name == "GBST":
-                    for state, seen in (("untrained", build(name, seed)), ("trained", model)):
-                        for what, share in choices(seen).items():
-                            yield Row(f"{state}, {what}, seed {seed}", share, "%")
-
-
-# ---- the task
-
-
-@dataclass(frozen=True)
-class Topics:
-    """Windows of the documentation, each to be put to its topic; ``typos`` per cent of the letters
-    are mistyped."""
-
-    unit: str = "bytes"
-    typos: int = 0
-    name: str = field(default="topics", init=False)
-    kind: str = field(default="classifier", init=False)
-
-    def texts(self, split: Any, size: int, seed: int) -> tuple[list[str], list[int]]:
-        """Windows and the numbers of their topics; equal arguments give equal windows."""
-        draw = np.random.default_rng([SPLITS.index(split), seed])
-        answers = draw.integers(len(TOPICS), size=size)
-        windows = []
-        for answer in answers:
-            text = _parts()[split][answer]
-            start = int(draw.integers(len(text) - WINDOW))
-            windows.append(mistyped(text[start : start + WINDOW], self.typos / 100, draw))
-        return windows, answers.tolist()
-
-    def batch(self, split: Any, size: int, seed: int) -> Batch:
-        texts, answers = self.texts(split, size, seed)
-        tokens, padding = tokenized(self.unit, texts)
-        return Batch(tokens, torch.tensor(answers), padding)
-
-
-@lru_cache(maxsize=1)
-def _parts() -> dict[str, list[str]]:
-    """The first four fifths of each topic, and the last."""
-    every = {name: text for part in topics_by_split().values() for name, text in part.items()}
-    texts = [every[name].encode("ascii", "ignore").decode() for name in TOPICS]
-    return {
-        "train": [text[: len(text) * 4 // 5] for text in texts],
-        "validation": [text[len(text) * 4 // 5 :] for text in texts],
-    }
-
-
-def mistyped(text: str, share: float, draw: np.random.Generator) -> str:
-    """Each letter, with probability ``share``, is left out, doubled, another, or changes places
-    with the next."""
-    letters, out, place = list(text), [], 0
-    while place < len(letters):
-        letter, following = letters[place], letters[place + 1 : place + 2]
-        kind = int(draw.integers(4)) if letter.isalpha() and draw.random() < share else -1
-        other = chr(ord("a") + int(draw.integers(26))) if kind == 2 else letter
-        out += {0: [], 1: [letter, letter], 3: [*following, letter]}.get(kind, [other])
-        place += 1 + (kind == 3) * len(following)
-    return "".join(out)
-
-
-# ---- what the text is cut into
-
-
-def tokenized(unit: str, texts: list[str]) -> tuple[Int[Tensor, "b n"], Bool[Tensor, "b n"]]:
-    """Ids and padding."""
-    if unit == "bytes":
-        return byte_embedding.batch(texts, end=False)
-    rows = [_ids(unit, text) for text in texts]
-    longest = max(map(len, rows))
-    tokens = torch.tensor([row + [0] * (longest - len(row)) for row in rows])
-    return tokens, torch.arange(longest) < torch.tensor([[len(row)] for row in rows])
-
-
-def pieces(unit: str, text: str) -> list[str]:
-    """What the text is cut into, as text; unknown words in brackets."""
-    if unit == "words":
-        return [word if word in words() else f"[{word}]" for word in _WORD.findall(text)]
-    if unit == "pieces":
-        return _tokenizer().tokens(_tokenizer().encode(text))
-    return list(text)
-
-
-def vocabulary(unit: str) -> int:
-    """How many rows the table needs."""
-    sizes = {"words": len(words()) + 2, "pieces": PIECES}
-    return sizes.get(unit, byte_embedding.IN_USE)
-
-
-_WORD = re.compile(r"\w+|[^\w\s]")
-
-
-@lru_cache(maxsize=1)
-def words() -> dict[str, int]:
-    """Word → id, for words that occur at least twice in the training text."""
-    counted = Counter(word for text in _parts()["train"] for word in _WORD.findall(text))
-    known = sorted(word for word, times in counted.items() if times > 1)
-    return {word: index for index, word in enumerate(known, start=UNKNOWN + 1)}
-
-
-def _ids(unit: str, text: str) -> list[int]:
-    if unit == "words":
-        return [words().get(word, UNKNOWN) for word in _WORD.findall(text)]
-    found: list[int] = _tokenizer().encode(text).tolist()
-    return found
-
-
-@lru_cache(maxsize=1)
-def _tokenizer() -> Documentation:
-    return Documentation("bpe", bpe_size=PIECES)
-
-
-# ---- the model
 
 
 class Reader(nn.Module):
@@ -230,20 +101,6 @@ class Reader(nn.Module):
             x, padding = self.gbst(x, padding)
         logits: Tensor = self.body(x, padding)
         return logits
-
-
-def build(name: str, seed: int) -> Reader:
-    """The untrained model of an arm."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return Reader(ARMS[name])
-
-
-def train(name: str, seed: int, *, steps: int = STEPS, **more: Any) -> tuple[Reader, Any]:
-    """The model and the history of its training."""
-    model, task = build(name, seed), Topics(ARMS[name].unit)
-    settings = {"seed": seed, "progress": False, "device": "cpu", **TRAINING, **more}
-    return model, fit(model, task, steps, **settings)
 
 
 @torch.no_grad()
@@ -293,3 +150,37 @@ def choices(model: Reader, windows: int = 256) -> dict[str, float]:
         "moved by one": (weights.argmax(-1) == moved.argmax(-1)).double().mean(),
     }
     return {what: round(100 * float(share), 2) for what, share in found.items()}
+
+
+# ---- the grid
+
+
+def _scores(trained: Trained) -> Scores:
+    note, found = f"{parameters(trained.model):,} parameters", {}
+    windows = 256 if trained.quick else 1024
+    for typos in TYPOS:
+        task = Topics(trained.arm.task.unit, typos=typos)
+        found[f"{typos} % typos"] = (accuracy(trained.model, task, windows), "%", note)
+    if trained.name == "GBST":
+        found = {f"GBST, {what}": share for what, share in found.items()}
+        for state, seen in (("untrained", build("GBST", trained.seed)), ("trained", trained.model)):
+            found |= {f"{state}, {what}": (x, "%", "") for what, x in choices(seen).items()}
+    return found
+
+
+GRID = Grid(
+    arms={
+        name: grid.Arm(
+            Topics(arm.unit),
+            {"arm": arm},
+            figure="{what}, seed {seed}" if name == "GBST" else None,
+        )
+        for name, arm in ARMS.items()
+    },
+    score=_scores,
+    steps=400,
+    make=Reader,
+    training={"batch_size": 32, "learning_rate": 3e-3},
+)
+SEEDS = GRID.seeds
+build, train, rows, batches = GRID.build, GRID.train, GRID.rows, GRID.batches

@@ -13,15 +13,14 @@ has written. ``conv s`` is memory-compressed attention with kernel and stride s 
 transient global attention with blocks of c. What is ``long`` is trained for three times the steps.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
-from attnlab.measure.report import Row
-from attnlab.measure.timing import thread_count
+from attnlab.experiments.grid import Arm, Grid, Scores, Trained, percent
 from attnlab.mechanisms.dense.full import FullAttention
 from attnlab.mechanisms.fixed.long_t5 import LongT5Attention, TransientGlobal
 from attnlab.mechanisms.fixed.longformer import LongformerAttention, Window
@@ -32,43 +31,19 @@ from attnlab.mechanisms.fixed.memory_compressed import (
 )
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks.gist import Gist
-from attnlab.train import fit
 
-STEPS, LONGER, SEEDS = 1000, 3, (0, 1, 2)
+STEPS, LONGER = 1000, 3
 TASK: Mapping[str, int] = {"length": 48, "stretch": 15, "questions": 16}
-MODEL: Mapping[str, Any] = {"dim": 32, "hidden": 64, "heads": 4, "layers": 2}
-TRAINING: Mapping[str, Any] = {"batch_size": 32, "learning_rate": 5e-3}
 RADIUS = 8  # two layers of it reach 16 positions; the nearest question is 17 from the stretch
-ARMS = (
+NAMES = (
     *("all", "window", "conv 2", "conv 4", "conv 8", "mean 4"),
     *("global 4", "global 8", "global 16", "conv 4 long", "mean 4 long"),
 )
 
 
-def rows(*, quick: bool, threads: int) -> Iterator[Row]:
-    """Two rows per training, in per cent."""
-    with thread_count(threads):
-        for arm in ARMS:
-            for seed in (0,) if quick else SEEDS:
-                model, _ = train(arm, seed, steps=2 if quick else None)
-                for what, share in score(model, problem()).items():
-                    yield Row(f"{arm}, {what}, seed {seed}", share, "%")
-
-
 def problem(**changes: int) -> Any:
     """The task, with small sizes."""
     return Gist(**{**TASK, **changes})
-
-
-def build(arm: str, seed: int) -> TinyTransformer:
-    """The untrained model."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return TinyTransformer(
-            **problem().model_options(),
-            **MODEL,
-            attention=[partial(_two_sided, layer) for layer in layers(arm)],
-        )
 
 
 def layers(arm: str) -> list[Any]:
@@ -106,17 +81,8 @@ def _two_sided(build_layer: Any, dim: int, heads: int, causal: bool) -> nn.Modul
     return layer
 
 
-def train(
-    arm: str, seed: int, *, steps: int | None = None, **more: Any
-) -> tuple[TinyTransformer, Any]:
-    """The model and the history of its training."""
-    if steps is None:
-        steps = STEPS * (LONGER if arm.endswith(" long") else 1)
-    model = build(arm, seed)
-    history = fit(
-        model, problem(), steps, seed=seed, progress=False, device="cpu", **TRAINING, **more
-    )
-    return model, history
+def _model(arm: str, **sizes: Any) -> TinyTransformer:
+    return TinyTransformer(**sizes, attention=[partial(_two_sided, each) for each in layers(arm)])
 
 
 @torch.no_grad()
@@ -124,8 +90,22 @@ def score(model: nn.Module, task: Any, texts: int = 512) -> dict[str, float]:
     """Per cent of right answers about the whole stretch, and about its places."""
     batch = task.batch("validation", texts, seed=0)
     right = (model(batch.inputs).argmax(-1) == batch.targets)[:, -task.questions :]
-    return {"gist": _percent(right[:, 0]), "places": _percent(right[:, 1:])}
+    return {"gist": percent(right[:, 0]), "places": percent(right[:, 1:])}
 
 
-def _percent(truths: torch.Tensor) -> float:
-    return round(100 * truths.double().mean().item(), 2)
+def _score(trained: Trained) -> Scores:
+    return score(trained.model, trained.arm.task)
+
+
+GRID = Grid(
+    arms={
+        name: Arm(problem(), {"arm": name}, steps=STEPS * (LONGER if "long" in name else 1))
+        for name in NAMES
+    },
+    score=_score,
+    make=_model,
+    model={"dim": 32, "hidden": 64, "heads": 4, "layers": 2},
+    training={"batch_size": 32, "learning_rate": 5e-3},
+)
+ARMS, SEEDS = GRID.arms, GRID.seeds
+build, train, rows, batches = GRID.build, GRID.train, GRID.rows, GRID.batches

@@ -11,16 +11,14 @@ has written.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
-import torch
-
-from attnlab.measure.report import Row
-from attnlab.measure.timing import thread_count
+from attnlab.experiments.grid import Arm, Grid, Scores, Trained, parameters, seeded
 from attnlab.mechanisms.lowrank.synthesizer import VARIANTS
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks import task
-from attnlab.train import evaluate, fit
+from attnlab.train import evaluate
 
 NAMES = ("vanilla", *VARIANTS)
 TASKS: Mapping[str, Mapping[str, Any]] = {
@@ -32,10 +30,9 @@ TASKS: Mapping[str, Mapping[str, Any]] = {
     "documentation": {"unit": "bytes", "length": 32},
 }
 MODEL: Mapping[str, Any] = {"dim": 32, "layers": 2, "heads": 2, "hidden": 64}
-STEPS = 400
 TRAINING: Mapping[str, Any] = {"batch_size": 32, "learning_rate": 5e-3}
-SEEDS = (0, 1, 2)
-LONG, PATIENT = 1200, ("vanilla", "random", "dense", "random_vanilla", "dense_vanilla")
+STEPS, LONG = 400, 1200
+PATIENT = ("vanilla", "random", "dense", "random_vanilla", "dense_vanilla")
 
 
 class Cell(NamedTuple):
@@ -49,22 +46,53 @@ class Cell(NamedTuple):
     parameters: int
 
 
-def rows(*, quick: bool, threads: int) -> Iterator[Row]:
-    """One row per training, in per cent of right answers (of next bytes, for the text)."""
-    with thread_count(threads):
-        yield from map(_row, grid(steps=2, seeds=(0,)) if quick else grid())
-        seeds, steps = ((0,), 2) if quick else (SEEDS, LONG)
-        for found in grid(("induction",), PATIENT, seeds, steps=steps):
-            yield _row(found._replace(task=f"induction {LONG} steps"))
+def build(problem: Any, variant: str, seed: int, **changes: Any) -> TinyTransformer:
+    """The untrained model of one cell; `changes` are options of the model, or of the variant."""
+    with seeded(seed):
+        return _model(**{**problem.model_options(), **MODEL, "variant": variant, **changes})
 
 
-def _row(cell: Cell) -> Row:
-    return Row(
-        f"{cell.task}, {cell.variant}, seed {cell.seed}",
-        round(100 * cell.accuracy, 2),
-        "%",
-        note=f"loss {cell.loss:.4f}, {cell.parameters:,} parameters",
-    )
+def _model(variant: str, **options: Any) -> TinyTransformer:
+    if variant != "vanilla":
+        given = {"variant": variant, "max_len": options["max_len"]}
+        given |= options.get("attention_options", {})
+        options |= {"attention": "synthesizer", "attention_options": given}
+    return TinyTransformer(**options)
+
+
+def _cell(trained: Trained) -> Cell:
+    name, variant = trained.name.split(", ")
+    found = evaluate(trained.model, trained.arm.task)
+    numbers = parameters(trained.model)
+    return Cell(name, variant, trained.seed, found.accuracy, found.loss, numbers)
+
+
+def _score(trained: Trained) -> Scores:
+    cell = _cell(trained)
+    note = f"loss {cell.loss:.4f}, {cell.parameters:,} parameters"
+    return {"": (round(100 * cell.accuracy, 2), "%", note)}
+
+
+def _arms(name: str, variants: Sequence[str] = NAMES) -> dict[str, Arm]:
+    problem = task(name, **TASKS[name])
+    return {f"{name}, {variant}": Arm(problem, {"variant": variant}) for variant in variants}
+
+
+_LONGER = {
+    arm.replace("induction", f"induction {LONG} steps"): replace(one, steps=LONG)
+    for arm, one in _arms("induction", PATIENT).items()
+}
+GRID = Grid(
+    arms={arm: one for name in TASKS for arm, one in _arms(name).items()} | _LONGER,
+    score=_score,
+    steps=STEPS,
+    make=_model,
+    model=MODEL,
+    training=TRAINING,
+    figure="{arm}, seed {seed}",
+)
+SEEDS = GRID.seeds
+train, rows, batches = GRID.train, GRID.rows, GRID.batches
 
 
 def grid(
@@ -75,37 +103,7 @@ def grid(
     steps: int = STEPS,
 ) -> Iterator[Cell]:
     """Every variant on every task with every seed; "vanilla" is softmax attention."""
-    for name in tasks:
-        problem = task(name, **TASKS[name])
-        for variant in variants:
-            for seed in seeds:
-                yield cell(problem, variant, seed, steps=steps)
-
-
-def cell(problem: Any, variant: str, seed: int, *, steps: int = STEPS) -> Cell:
-    """One training and its score."""
-    model = build(problem, variant, seed)
-    fit(
-        model,
-        problem,
-        steps,
-        seed=seed,
-        progress=False,
-        device="cpu",
-        **TRAINING,
-    )
-    score = evaluate(model, problem)
-    parameters = sum(p.numel() for p in model.parameters())
-    return Cell(problem.name, variant, seed, score.accuracy, score.loss, parameters)
-
-
-def build(problem: Any, variant: str, seed: int, **changes: Any) -> TinyTransformer:
-    """The untrained model of one cell; `changes` are options of the model, or of the variant."""
-    options = {**problem.model_options(), **MODEL, **changes}
-    if variant != "vanilla":
-        given = options.pop("attention_options", {})
-        options["attention"] = "synthesizer"
-        options["attention_options"] = {"variant": variant, "max_len": problem.length, **given}
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return TinyTransformer(**options)
+    for arm in (f"{name}, {variant}" for name in tasks for variant in variants):
+        for seed in seeds:
+            model, _ = train(arm, seed, steps=steps)
+            yield _cell(Trained(model, GRID.arms[arm], arm, seed, quick=False))

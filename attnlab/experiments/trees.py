@@ -30,27 +30,27 @@ Lesson 51 draws what
 has written.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
-from attnlab.measure.report import Row
-from attnlab.measure.timing import thread_count
+from attnlab.experiments import grid
+from attnlab.experiments.grid import Grid, Scores, Trained, parameters, percent
 from attnlab.models.tiny import TinyTransformer
-from attnlab.structures.tree_batch import TreeBatch
 from attnlab.tasks import Batch, Task
 from attnlab.tasks.agreement import Agreement
+from attnlab.tasks.flat import Flat, flattened
 from attnlab.tasks.listops import ListOps
 from attnlab.tasks.logic import Logic
 from attnlab.tasks.python_types import PythonTypes
-from attnlab.train import fit
 
-DIM, STEPS, SEEDS, UNSEEN = 48, 400, (0, 1, 2), 500
-TRAINING: Mapping[str, Any] = {"batch_size": 32, "learning_rate": 3e-3}
+__all__ = ["flattened"]
+
+DIM, UNSEEN = 48, 500
 TWO_LAYERS: Mapping[str, Any] = {"dim": DIM, "hidden": 2 * DIM, "layers": 2, "heads": 4}
 ONE_LAYER: Mapping[str, Any] = {"dim": DIM, "hidden": 224, "layers": 1}
 
@@ -88,31 +88,9 @@ class Plan:
     size: str
     scored: tuple[Sizes, ...]
 
-    def told(self, arm: str, sizes: Sizes) -> Any:
-        """The task of these sizes as an arm is told it."""
-        form = MODELS[arm].form
+    def told(self, form: str, sizes: Sizes) -> Any:
+        """The task of these sizes in a form of ``Arm``."""
         return Flat(self.task("tree", sizes)) if form == "flat" else self.task(form, sizes)
-
-
-@dataclass(frozen=True)
-class Flat:
-    """A task on trees of which the tokens are left, each directly below the root."""
-
-    of: Task
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.of, name)
-
-    def batch(self, split: str, size: int, seed: int) -> Batch:
-        batch = self.of.batch(split, size, seed)
-        return replace(batch, structure=flattened(batch.structure))
-
-
-def flattened(structure: TreeBatch) -> TreeBatch:
-    """The same tokens, each directly below the root of its tree."""
-    padding, roots = structure.padding, structure.roots[:, None]
-    below = padding & (torch.arange(padding.shape[1]) != roots)
-    return TreeBatch.from_parents(torch.where(below, roots, -1), padding)
 
 
 def _listops(form: str, depths: Sizes) -> Task:
@@ -141,41 +119,6 @@ PLANS: Mapping[str, Plan] = {
 }
 
 
-def figures(*, quick: bool) -> list[str]:
-    """One for each range of sizes of each training, seed by seed."""
-    return [
-        f"{name}, {arm}, {written(plan, sizes)}, seed {seed}"
-        for seed in ((0,) if quick else SEEDS)
-        for name, plan in PLANS.items()
-        for arm in MODELS
-        for sizes in plan.scored
-    ]
-
-
-def row(figure: str, *, quick: bool, threads: int) -> Row:
-    """A model is trained for the first of its rows."""
-    told, size, seed = figure.rsplit(", ", 2)
-    name, arm = told.split(", ", 1)
-    plan, number = PLANS[name], int(seed.removeprefix("seed "))
-    sizes = next(sizes for sizes in plan.scored if written(plan, sizes) == size)
-    with thread_count(threads):
-        model = _trained(name, arm, number, 2 if quick else STEPS)
-        share = right(model, plan.told(arm, sizes))
-    count = sum(parameter.numel() for parameter in model.parameters())
-    return Row(figure, share, "%", note=f"{count:,} parameters")
-
-
-def rows(*, quick: bool, threads: int) -> Iterator[Row]:
-    """One row for each figure."""
-    for figure in figures(quick=quick):
-        yield row(figure, quick=quick, threads=threads)
-
-
-@lru_cache(maxsize=1)
-def _trained(name: str, arm: str, seed: int, steps: int) -> TinyTransformer:
-    return train(name, arm, seed, steps=steps)[0]
-
-
 def written(plan: Plan, sizes: Sizes) -> str:
     """A range of sizes as the rows name it: "depth 1–2", "depth 3"."""
     low, high = sizes
@@ -184,28 +127,19 @@ def written(plan: Plan, sizes: Sizes) -> str:
 
 def problem(name: str, arm: str) -> Any:
     """The task that a model is trained on."""
+    return _problem(name, MODELS[arm].form)
+
+
+@cache
+def _problem(name: str, form: str) -> Any:
     plan = PLANS[name]
-    return plan.told(arm, plan.scored[0])
+    return plan.told(form, plan.scored[0])
 
 
-def build(name: str, arm: str, seed: int) -> TinyTransformer:
-    """The untrained model."""
-    plan, options = PLANS[name], MODELS[arm].options
-    tasks = [plan.told(arm, sizes) for sizes in plan.scored]
-    longest = max(task.length for task in tasks)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        given = {**tasks[0].model_options(), **options, "max_len": longest}
-        return TinyTransformer(**given)
-
-
-def train(
-    name: str, arm: str, seed: int, *, steps: int = STEPS, **more: Any
-) -> tuple[TinyTransformer, Any]:
-    """The model and the history of its training."""
-    model, task = build(name, arm, seed), problem(name, arm)
-    history = fit(model, task, steps, seed=seed, progress=False, device="cpu", **TRAINING, **more)
-    return model.eval(), history
+def _model(plan: Plan, form: str, **options: Any) -> TinyTransformer:
+    """With room for the largest trees that are scored."""
+    longest = max(plan.told(form, sizes).length for sizes in plan.scored)
+    return TinyTransformer(**{**options, "max_len": longest})
 
 
 @lru_cache(maxsize=32)
@@ -219,5 +153,40 @@ def right(model: nn.Module, task: Task | Flat) -> float:
     """Per cent of right answers on unseen trees."""
     batch = unseen(task)
     given = {} if batch.structure is None else {"structure": batch.structure}
-    answers = model(batch.inputs, batch.padding, **given).argmax(-1)
-    return round(100 * (answers == batch.targets).double().mean().item(), 2)
+    return percent(model(batch.inputs, batch.padding, **given).argmax(-1) == batch.targets)
+
+
+def _scores(trained: Trained) -> Scores:
+    name, form = trained.name.split(", ", 1)[0], trained.arm.model["form"]
+    plan, note = PLANS[name], f"{parameters(trained.model):,} parameters"
+    return {
+        written(plan, sizes): (right(trained.model, plan.told(form, sizes)), "%", note)
+        for sizes in plan.scored
+    }
+
+
+def _arm(name: str, arm: str) -> grid.Arm:
+    form, options = MODELS[arm]
+    return grid.Arm(partial(problem, name, arm), {"plan": PLANS[name], "form": form, **options})
+
+
+GRID = Grid(
+    arms={f"{name}, {arm}": _arm(name, arm) for name in PLANS for arm in MODELS},
+    score=_scores,
+    steps=400,
+    make=_model,
+    training={"batch_size": 32, "learning_rate": 3e-3},
+)
+SEEDS = GRID.seeds
+rows, batches = GRID.rows, GRID.batches
+
+
+def build(name: str, arm: str, seed: int) -> TinyTransformer:
+    """The untrained model."""
+    model: TinyTransformer = GRID.build(f"{name}, {arm}", seed)
+    return model
+
+
+def train(name: str, arm: str, seed: int, **more: Any) -> tuple[TinyTransformer, Any]:
+    """The model and the history of its training."""
+    return GRID.train(f"{name}, {arm}", seed, **more)

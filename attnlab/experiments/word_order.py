@@ -16,22 +16,21 @@ has half the parameters in its layers. Lesson 41 draws what
 has written.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
-from attnlab.measure.report import Row
-from attnlab.measure.timing import thread_count
+from attnlab.experiments import grid
+from attnlab.experiments.grid import Grid, Scores, Trained, parameters, percent
 from attnlab.mechanisms.positions.complex_embedding.tables import ComplexWords
 from attnlab.models.complex_transformer import ComplexTransformer
 from attnlab.models.hosts import WordClassifier
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks.word_order import WordOrder
-from attnlab.train import fit
 
-DIM, STEPS, SEEDS, UNSEEN = 64, 500, (0, 1, 2), 2000
+DIM, UNSEEN = 64, 2000
 TRAINING: Mapping[str, Any] = {"batch_size": 64, "learning_rate": 3e-3}
 TRANSFORMER: Mapping[str, Any] = {
     "dim": DIM, "hidden": 2 * DIM, "layers": 1, "heads": 4, "dropout": 0.1
@@ -61,17 +60,6 @@ ARMS: Mapping[str, Arm] = {
 }
 
 
-def rows(*, quick: bool, threads: int) -> Iterator[Row]:
-    """One row per training."""
-    with thread_count(threads):
-        for name, arm in ARMS.items():
-            for seed in (0,) if quick else SEEDS:
-                model = train(arm, seed, steps=2 if quick else STEPS)
-                count = sum(parameter.numel() for parameter in model.parameters())
-                share = right(model, problem(arm))
-                yield Row(f"{name}, seed {seed}", share, "%", note=f"{count:,} parameters")
-
-
 def problem(arm: Arm) -> WordOrder:
     """The task."""
     return WordOrder(change=arm.change)
@@ -79,32 +67,44 @@ def problem(arm: Arm) -> WordOrder:
 
 def build(arm: Arm, seed: int) -> nn.Module:
     """The untrained model."""
+    with grid.seeded(seed):
+        return _model(arm)
+
+
+def _model(arm: Arm, **_: Any) -> nn.Module:
     task = problem(arm)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        if arm.network == "transformer":
-            given = {"positions": arm.scheme, "position_options": arm.options, **TRANSFORMER}
-            return TinyTransformer(**task.model_options(), **given)
-        if arm.network == "complex_transformer":
-            words = ComplexWords(scale=DIM**-0.5, **arm.options)
-            sizes = {"vocab": task.vocab, "classes": 2, "max_len": task.length, **TRANSFORMER}
-            return ComplexTransformer(kind="classifier", words=words, **sizes)
-        return WordClassifier(
-            task.vocab, 2, kind=arm.network, dim=DIM, max_len=task.length, scheme=arm.scheme,
-            scheme_options=arm.options, dropout=0.1,
-        )  # fmt: skip
-
-
-def train(arm: Arm, seed: int, *, steps: int = STEPS, **more: Any) -> nn.Module:
-    """The trained model."""
-    model = build(arm, seed)
-    fit(model, problem(arm), steps, seed=seed, progress=False, device="cpu", **TRAINING, **more)
-    return model.eval()
+    if arm.network == "transformer":
+        given = {"positions": arm.scheme, "position_options": arm.options, **TRANSFORMER}
+        return TinyTransformer(**task.model_options(), **given)
+    if arm.network == "complex_transformer":
+        words = ComplexWords(scale=DIM**-0.5, **arm.options)
+        sizes = {"vocab": task.vocab, "classes": 2, "max_len": task.length, **TRANSFORMER}
+        return ComplexTransformer(kind="classifier", words=words, **sizes)
+    return WordClassifier(
+        task.vocab, 2, kind=arm.network, dim=DIM, max_len=task.length, scheme=arm.scheme,
+        scheme_options=arm.options, dropout=0.1,
+    )  # fmt: skip
 
 
 @torch.no_grad()
 def right(model: nn.Module, task: WordOrder) -> float:
     """Per cent of right answers on unseen sentences."""
     unseen = task.batch("validation", UNSEEN, seed=0)
-    answers = model(unseen.inputs, unseen.padding).argmax(-1)
-    return round(100 * (answers == unseen.targets).double().mean().item(), 2)
+    return percent(model(unseen.inputs, unseen.padding).argmax(-1) == unseen.targets)
+
+
+def _score(trained: Trained) -> Scores:
+    share = right(trained.model, trained.arm.task)
+    return {"": (share, "%", f"{parameters(trained.model):,} parameters")}
+
+
+GRID = Grid(
+    arms={name: grid.Arm(problem(arm), {"arm": arm}) for name, arm in ARMS.items()},
+    score=_score,
+    steps=500,
+    make=_model,
+    training=TRAINING,
+    figure="{arm}, seed {seed}",
+)
+SEEDS = GRID.seeds
+train, rows, batches = GRID.train, GRID.rows, GRID.batches

@@ -1,9 +1,10 @@
 """The command line of a folder of modules that each yield rows: benchmarks or experiments.
 
 The folder's modules are found by walking it. The first line of a module's docstring is its title,
-and `rows(*, quick, threads)` does the work and yields the rows. A module that also has
-`figures(*, quick)`, the names of all rows, and `row(figure, *, quick, threads)` can be interrupted:
-its rows are written as they come, and those that the file holds are not measured again.
+and `rows(*, quick, threads)` does the work and yields the rows. A module can be interrupted, and
+its rows are written as they come, if it also has `figures(*, quick)`, the names of all rows, and
+`row(figure, *, quick, threads)`; or `batches(*, quick, threads, kept)`, lists of rows that are
+measured together, where `kept` are those that the file holds and that are not measured again.
 """
 
 import argparse
@@ -23,8 +24,10 @@ from attnlab.measure.report import Row, cells, from_plain, machine, machine_line
 
 
 def names(folder: ModuleType) -> list[str]:
-    """The modules of the folder that can be run, in alphabetical order."""
-    found = (module.name for module in pkgutil.iter_modules(folder.__path__))
+    """The modules of the folder that can be run, in alphabetical order; what they share is in the
+    folder's ``SHARED``."""
+    found = {module.name for module in pkgutil.iter_modules(folder.__path__)}
+    found -= set(getattr(folder, "SHARED", ()))
     return sorted(name for name in found if not name.startswith("_"))
 
 
@@ -90,13 +93,13 @@ def main(folder: ModuleType, kind: str, options: argparse.Namespace) -> int:
         for name in sorted(set(options.names)) or names(folder):
             one, rows = module(folder, name), []
             kept = {row["figure"]: from_plain(row) for row in tables.get(name, ())}
-            for row in _rows(one, kept, quick=options.quick, threads=options.threads):
-                rows.append(row)
-                if row.figure in kept:
-                    continue
-                # shown at once: the table comes after the last row, perhaps minutes later
-                print(": ".join(cells(row)[:2]), file=sys.stderr, flush=True)
-                if _by_figure(one):
+            for batch in _batches(one, kept, quick=options.quick, threads=options.threads):
+                rows += batch
+                new = [row for row in batch if row.figure not in kept]
+                for row in new:
+                    # shown at once: the table comes after the last row, perhaps minutes later
+                    print(": ".join(cells(row)[:2]), file=sys.stderr, flush=True)
+                if new and _interruptible(one):
                     reached = {row.figure for row in rows}
                     later = [row for row in kept.values() if row.figure not in reached]
                     tables[name] = [plain(row) for row in (*rows, *later)]
@@ -113,9 +116,9 @@ def main(folder: ModuleType, kind: str, options: argparse.Namespace) -> int:
     return 0
 
 
-def _by_figure(one: ModuleType) -> bool:
-    """Whether the module measures one named figure at a time, so that it can be interrupted."""
-    return hasattr(one, "figures") and hasattr(one, "row")
+def _interruptible(one: ModuleType) -> bool:
+    """Whether the module can go on with the rows that a file holds."""
+    return hasattr(one, "batches") or (hasattr(one, "figures") and hasattr(one, "row"))
 
 
 def held(path: Path | None, kinds: str) -> dict[str, Any]:
@@ -154,12 +157,17 @@ def stored(path: Path | None, kinds: str, *, quick: bool) -> dict[str, list[dict
     return dict(found.get(kinds, {})) if found.get("quick") is quick else {}
 
 
-def _rows(one: ModuleType, kept: Mapping[str, Row], *, quick: bool, threads: int) -> Iterator[Row]:
-    if not _by_figure(one):
-        yield from one.rows(quick=quick, threads=threads)
-        return
-    for figure in one.figures(quick=quick):
-        yield kept.get(figure) or one.row(figure, quick=quick, threads=threads)
+def _batches(
+    one: ModuleType, kept: Mapping[str, Row], *, quick: bool, threads: int
+) -> Iterator[list[Row]]:
+    """The rows of the module, those together that are measured together."""
+    if hasattr(one, "batches"):
+        yield from one.batches(quick=quick, threads=threads, kept=kept)
+    elif _interruptible(one):
+        for figure in one.figures(quick=quick):
+            yield [kept.get(figure) or one.row(figure, quick=quick, threads=threads)]
+    else:
+        yield from ([row] for row in one.rows(quick=quick, threads=threads))
 
 
 def write_rows(

@@ -14,7 +14,7 @@ from attnlab.structures.structure import Structure
 class Reader(Protocol):
     """The parts of a model that decide which input fits it."""
 
-    vocab: int | None
+    vocab: Any
     features: int | None
     max_len: int
     embedding: Any

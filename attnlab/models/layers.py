@@ -67,7 +67,8 @@ class Block(nn.Module):
     ) -> tuple[Float[Tensor, "b t dim"], Any]:
         """``forward`` for the next t positions only; ``state`` is that of the attention module."""
         reader = Reader(self.attention, state)
-        x = self.attention_residual(x, reader)
+        # Not as a module: what watches a model would take the join for the layer that attends.
+        x = self.attention_residual.forward(x, reader)
         return self._after_attention(x, memory, memory_padding, structure), reader.state
 
     def _after_attention(
@@ -221,3 +222,16 @@ def initialise_branches(model: nn.Module, keep: Sequence[nn.Module]) -> None:
             if id(sublayer) not in done:
                 join.initialise(sublayer, len(found))
                 done.add(id(sublayer))
+
+
+_NOW = {
+    "FeedForward": "attnlab.architecture.feed.mlp.MLP",
+    "Residual": "attnlab.architecture.join.pre_norm.PreNorm or post_norm.PostNorm",
+    "shrink_residual_branches": "attnlab.models.layers.initialise_branches",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name in _NOW:
+        raise ImportError(f"attnlab.models.layers.{name} is now {_NOW[name]}")
+    raise AttributeError(f"module 'attnlab.models.layers' has no attribute {name!r}")

@@ -90,7 +90,7 @@ def depth(o: Options) -> nn.Module:
     made: Any = _built("depth", o, {})
     if made.reads_branches:
         _check_branches(o)
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def _built(role: str, o: Options, given: Mapping[str, Any]) -> nn.Module:

@@ -115,7 +115,7 @@ def test_a_feed_trains_one_step_and_its_last_matrix_is_contract(card: Card, vari
     with torch.no_grad():
         for p in layer.parameters():
             assert p.grad is not None
-            p -= 0.01 * p.grad
+            p.sub_(0.01 * p.grad)
     assert (layer(x) - x).square().mean() < loss
     contract: Any = layer.contract
     assert contract.weight.shape[0] == DIM
@@ -142,7 +142,7 @@ class Rotation(nn.Module):
 
 def joined(card: Card, dim: int) -> tuple[list[Any], list[Rotation]]:
     torch.manual_seed(2)
-    takes = {"dim": dim, "layers": SUBLAYERS // 2}
+    takes: dict[str, Any] = {"dim": dim, "layers": SUBLAYERS // 2}
     given = {name: value for name, value in takes.items() if name in parameters_of_build(card)}
     joins = [catalog.build(card.name, **given).double().eval() for _ in range(SUBLAYERS)]
     return joins, [Rotation(dim) for _ in range(SUBLAYERS)]

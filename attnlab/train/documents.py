@@ -17,8 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attnlab.objectives.batches import UNSCORED
 from attnlab.train.generators import derived_seed
-from attnlab.train.task import UNSCORED, Drawn, Task
+from attnlab.train.task import Drawn, Task
 
 
 @dataclass(frozen=True, eq=False)

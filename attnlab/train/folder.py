@@ -26,7 +26,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attnlab.core.files import digest, read_plain
-from attnlab.train.claims import claim, is_abandoned, is_claim, is_local
 from attnlab.train.errors import CheckpointError
 from attnlab.train.lock import locked
 from attnlab.train.manifest import (
@@ -38,6 +37,7 @@ from attnlab.train.manifest import (
     unreadable,
     without_manifest,
 )
+from attnlab.train.ownership import claim, is_abandoned, is_claim, is_local
 
 POINTER, STATE = "latest", "state.json"
 PARTS = ("model", "optimizer", "generators")

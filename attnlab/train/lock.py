@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from attnlab.train.claims import is_abandoned, is_claim, is_local
 from attnlab.train.errors import CheckpointError
+from attnlab.train.ownership import is_abandoned, is_claim, is_local
 
 LOCK = ".attnlab-lock"
 TAKEOVER = ".attnlab-lock-takeover"

@@ -70,7 +70,7 @@ def pages(site: Path) -> list[Path]:
 def test_every_lesson_and_every_mechanism_has_a_page(site):
     names = {page.relative_to(site).as_posix() for page in pages(site)}
     assert {f"lessons/{Path(lesson.path).stem}.html" for lesson in lessons(ROOT)} <= names
-    assert {f"mechanisms/{card.name}.html" for card in attnlab.cards()} <= names
+    assert {f"mechanisms/{card.name}.html" for card in attnlab.catalog.shelf()} <= names
 
 
 def test_every_link_leads_somewhere_and_pages_need_nothing_from_elsewhere(site):

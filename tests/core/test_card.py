@@ -7,7 +7,8 @@ import sympy
 from torch import nn
 
 import attnlab
-from attnlab.core.card import Beside, Card, Paper, in_plain_text, letters, show_beside
+from attnlab.core.card import Beside, Card, Paper, letters
+from attnlab.core.typeset import in_plain_text
 
 n, d, h = letters("n d h")
 
@@ -61,9 +62,10 @@ def test_notebook_table_is_escaped_and_whole() -> None:
 
 
 def test_beside_a_card_stands_what_is_known_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attnlab.core.card._beside", [])
+    shown = "attnlab.core.card.shown_beside"
+    monkeypatch.setattr(shown, lambda _: Beside())
     assert "see also" not in card()._repr_html_()
-    show_beside(lambda shown: Beside("<img>", "its map", f"<a>{shown.name}</a>"))
+    monkeypatch.setattr(shown, lambda c: Beside("<img>", "its map", f"<a>{c.name}</a>"))
     html = card()._repr_html_()
     assert "<img><br>its map" in html
     assert f"<a>{card().name}</a>" in html

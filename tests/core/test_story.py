@@ -55,8 +55,8 @@ def test_citations(citation: str, paper: tuple[str, ...]) -> None:
     assert Story(citation).paper == Paper(*paper)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("card", attnlab.catalog.shelf(), ids=lambda card: card.name)
-def test_each_story_of_the_shelf_is_read(card: Card) -> None:
+@pytest.mark.parametrize("card", attnlab.cards(), ids=lambda card: card.name)
+def test_each_story_of_the_shelves_is_read(card: Card) -> None:
     assert card.story
     assert Story(card.story).faults() == []
 

@@ -127,13 +127,8 @@ WRONG = {
             @ v
         ),
     ),
-    "transposed": ("axes are transposed", lambda q, k, v: (weights_of(q, k) @ v).T),
-    "both": ("tuple of length 2", lambda q, k, v: (weights_of(q, k) @ v, weights_of(q, k))),
     "complex": ("tensor of torch.complex", lambda q, k, v: torch.complex(q, q)),
     "not written": ("not written yet (NotImplementedError: your code here)", not_written),
-    "half": ("the result is bfloat16", lambda q, k, v: (weights_of(q, k) @ v).bfloat16()),
-    "arguments": ("takes 2 positional arguments but 3 were given", lambda q, k: q),
-    "dropout": ("is random", lambda q, k, v: F.dropout(weights_of(q, k), 0.5) @ v),
     "non-linear": (
         "not a weighted sum of the values",
         lambda q, k, v: (weights_of(q, k) @ v).tanh(),
@@ -322,10 +317,6 @@ SOFTMAX_WRONG = {
         lambda s, m: fill(-1e9)(s, m).softmax(-1),
     ),
     "empty unmasked": ("becomes the unmasked softmax", lambda s, m: (s + ~m * -1e9).softmax(-1)),
-    "empty one": (
-        "Wrong only in a fully masked row",
-        lambda s, m: SOFTMAX_RIGHT["nan_to_num"](s, m) + ~m.any(-1, keepdim=True),
-    ),
     "half": ("The rows do not sum to one", lambda s, m: SOFTMAX_RIGHT["nan_to_num"](s, m) / 2),
     "small ban": ("the mask forbids it", lambda s, m: fill(-3.0)(s, m).softmax(-1)),
     "overflow": ("near +1000: exp overflows", without_maximum),
@@ -342,7 +333,6 @@ SOFTMAX_WRONG = {
         "the maximum is taken over all keys",
         lambda s, m: (s.softmax(-1) * m) / (s.softmax(-1) * m).sum(-1, keepdim=True),
     ),
-    "temperature": ("the numbers are not", lambda s, m: SOFTMAX_RIGHT["nan_to_num"](s / 2, m)),
 }
 
 

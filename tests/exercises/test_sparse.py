@@ -48,11 +48,11 @@ def _keys(start: int, s: int, c: int) -> Tensor:
     return places[(places >= start) | (places % s >= s - c)]
 
 
-def in_blocks(q: Tensor, k: Tensor, v: Tensor, s: int, c: int, keys: Any = _keys) -> Tensor:
-    """The solution of the exercise, with other keys where a mistake chooses them."""
+def in_blocks(q: Tensor, k: Tensor, v: Tensor, s: int, c: int) -> Tensor:
+    """The solution of the exercise."""
     out = []
     for start in range(0, len(q), s):
-        chosen, own = keys(start, s, c), torch.arange(start, start + s)
+        chosen, own = _keys(start, s, c), torch.arange(start, start + s)
         scores = q[own] @ k[chosen].T / q.shape[1] ** 0.5
         allowed = chosen <= own[:, None]
         out.append(scores.masked_fill(~allowed, -torch.inf).softmax(-1) @ v[chosen])
@@ -94,82 +94,8 @@ RIGHT: list[tuple[Callable[..., Verdict], Callable[..., Tensor]]] = [
 ]
 
 
-def _without_past(start: int, s: int, c: int) -> Tensor:
-    return torch.arange(start, start + s)
-
-
-def _own_and_far(q: Tensor, k: Tensor, v: Tensor, s: int, c: int) -> Tensor:
-    """A softmax for each factor, added; a block without earlier summaries adds zeros."""
-    far = torch.zeros_like(v)
-    for i in range(s, len(q)):
-        keys = torch.tensor([j for j in range(i // s * s) if j % s >= s - c])
-        far[i] = (k[keys] @ q[i] / q.shape[1] ** 0.5).softmax(0) @ v[keys]
-    return in_blocks(q, k, v, s, c, _without_past) + far
-
-
-def _any_order(q: Tensor, k: Tensor, v: Tensor, s: int, c: int, seen: Any) -> Tensor:
-    i = torch.arange(len(q))
-    allowed = seen(i[:, None], i[None], s, c)
-    return (q @ k.T / q.shape[1] ** 0.5).masked_fill(~allowed, -torch.inf).softmax(-1) @ v
-
-
-def _masked_late(q: Tensor, k: Tensor, v: Tensor, s: int, c: int) -> Tensor:
-    out = []
-    for start in range(0, len(q), s):
-        keys, own = _keys(start, s, c), torch.arange(start, start + s)
-        weights = (q[own] @ k[keys].T / q.shape[1] ** 0.5).softmax(-1)
-        out.append((weights * (keys <= own[:, None])) @ v[keys])
-    return torch.cat(out)
-
-
 BLOCKS_WRONG: dict[str, tuple[str, Any]] = {
-    "block ahead": (
-        "later positions of their own block",
-        lambda q, k, v, s, c: _any_order(
-            q, k, v, s, c, lambda i, j, s, c: (i // s == j // s) | (j % s >= s - c) & (j < i)
-        ),
-    ),
-    "all ahead": (
-        "summaries of later blocks",
-        lambda q, k, v, s, c: _any_order(
-            q, k, v, s, c, lambda i, j, s, c: (i // s == j // s) | (j % s >= s - c)
-        ),
-    ),
-    "block": (
-        "the summaries of earlier blocks are missing",
-        lambda q, k, v, s, c: in_blocks(q, k, v, s, c, _without_past),
-    ),
-    "twice": (
-        "counted twice",
-        lambda q, k, v, s, c: in_blocks(
-            q,
-            k,
-            v,
-            s,
-            c,
-            lambda a, s, c: torch.cat([_keys(a, s, c), torch.arange(a + s - c, a + s)]),
-        ),
-    ),
-    "first": (
-        "not the first",
-        lambda q, k, v, s, c: _any_order(
-            q, k, v, s, c, lambda i, j, s, c: (j <= i) & ((i // s == j // s) | (j % s < c))
-        ),
-    ),
-    "previous": (
-        "the block just before",
-        lambda q, k, v, s, c: in_blocks(
-            q, k, v, s, c, lambda a, s, c: torch.arange(max(0, a - c), a + s)
-        ),
-    ),
-    "unscaled": ("not divided", lambda q, k, v, s, c: in_blocks(q * q.shape[1] ** 0.5, k, v, s, c)),
-    "by d": ("divided by d;", lambda q, k, v, s, c: in_blocks(q / q.shape[1] ** 0.5, k, v, s, c)),
-    "late": ("after the softmax", _masked_late),
-    "added": ("are added", _own_and_far),
-    "mean": ("the mean of the two", lambda q, k, v, s, c: _own_and_far(q, k, v, s, c) / 2),
     "mask": ("no pair is skipped", under_a_mask),
-    "full": ("where", full),
-    "None": ("`return`", lambda q, k, v, s, c: None),
 }
 
 TABLES = [

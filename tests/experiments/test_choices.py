@@ -1,16 +1,12 @@
 """The experiment `choices`, small: what each arm learns, and stored rows."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 from attnlab.experiments import choices
-from attnlab.experiments.choices import ARMS, HEADS, LAYERS, SEEDS, STEPS, build, film, measured
-
-STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/16_choices.json"
+from attnlab.experiments.choices import ARMS, HEADS, LAYERS, build, film, measured
 
 
 def spans_of(arm: str, **more: float) -> list[float]:
@@ -58,30 +54,3 @@ def test_support_is_a_share_of_the_keys_that_a_late_query_may_attend_to() -> Non
     }  # fmt: skip
     found = {what: values.tolist() for what, values, _ in choices._of_layer(notes, 0)}
     assert found == {"alpha": [1.25, 1.75], "support": [100, 25]}
-
-
-def test_rows_of_the_quick_run() -> None:
-    torch.manual_seed(3)
-    state = torch.get_rng_state()
-    rows = list(choices.rows(quick=True, threads=torch.get_num_threads()))
-    assert torch.equal(torch.get_rng_state(), state)
-    first = {row.figure for row in rows if "step 0" in row.figure}
-    assert len(first) == len(rows) / 2
-    assert first <= {
-        row["figure"] for row in json.loads(STORED.read_text())["experiments"]["choices"]
-    }
-
-
-def test_what_the_lesson_draws_is_whole() -> None:
-    rows = json.loads(STORED.read_text())["experiments"]["choices"]
-    found = {row["figure"]: row["measured"] for row in rows}
-    kinds = {"spans": ["span"], "spans from 0": ["span"], "alphas": ["alpha", "support"]}
-    for seed in SEEDS:
-        assert all(f"{arm}, step 300, loss, seed {seed}" in found for arm in ARMS)
-        for arm, names in kinds.items():
-            for step in STEPS:
-                for what in names:
-                    for place in range(LAYERS * HEADS):
-                        head = f"layer {place // HEADS} head {place % HEADS}"
-                        assert f"{arm}, step {step}, {what} of {head}, seed {seed}" in found
-    assert len(found) == len(rows)

@@ -111,3 +111,34 @@ def test_an_interrupted_experiment_keeps_its_rows_and_goes_on(tmp_path, monkeypa
     with pytest.raises(KeyboardInterrupt):
         main(command_line)  # rows of another kind of run are not kept
     assert sys.modules.pop("attnlab.experiments.slow").measured == ["one", "two"]
+
+
+OF_A_GRID = '''"""Grid: two trainings of two rows."""
+
+from attnlab.measure.report import Row
+
+measured = []
+
+def batches(*, quick, threads, kept):
+    for name in ("one", "two", "three"):
+        figures = [f"{name}, {what}" for what in ("loss", "right")]
+        if name == "three" and measured == ["one", "two"]:
+            raise KeyboardInterrupt
+        if figures[0] not in kept:
+            measured.append(name)
+        yield [kept.get(figure) or Row(figure, 1.0) for figure in figures]
+'''
+
+
+def test_rows_of_a_grid_are_kept_training_by_training(tmp_path, monkeypatch):
+    (tmp_path / "gridded.py").write_text(OF_A_GRID)
+    monkeypatch.setattr(experiments, "__path__", [*experiments.__path__, str(tmp_path)])
+    file = tmp_path / "rows.json"
+    command_line = ["gridded", "--threads", "1", "--json", str(file)]
+    with pytest.raises(KeyboardInterrupt):
+        main(command_line)
+    assert sys.modules.pop("attnlab.experiments.gridded").measured == ["one", "two"]
+    assert len(json.loads(file.read_text())["experiments"]["gridded"]) == 4
+    main(command_line)
+    assert sys.modules.pop("attnlab.experiments.gridded").measured == ["three"]
+    assert len(json.loads(file.read_text())["experiments"]["gridded"]) == 6

@@ -1,16 +1,11 @@
 """The experiment `duplication`, small: what is hashed how, scores, and stored rows."""
 
-import json
-from pathlib import Path
-
 import pytest
 import torch
 
 from attnlab.experiments import duplication
-from attnlab.experiments.duplication import ALL, SCORED, SEEDS, TRAINED, rehash, score, train
+from attnlab.experiments.duplication import ALL, SCORED, TRAINED, rehash, score, train
 from attnlab.tasks.duplication import Duplication
-
-STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/14_hashing.json"
 
 
 def test_all_keys_are_one_bucket_and_rounds_are_drawn() -> None:
@@ -40,35 +35,13 @@ def test_scores_are_shares_of_the_second_word(monkeypatch: pytest.MonkeyPatch) -
     assert score(model) == pytest.approx(100 * (items - 5) / items, abs=0.01)
 
 
-def test_rows_of_the_quick_run() -> None:
-    torch.manual_seed(3)
-    state = torch.get_rng_state()
-    rows = list(duplication.rows(quick=True, threads=torch.get_num_threads()))
-    assert torch.equal(torch.get_rng_state(), state)
-    assert len(rows) == len(TRAINED) * len(SCORED)
-    stored = json.loads(STORED.read_text())["experiments"]["duplication"]
-    assert {row.figure for row in rows} <= {row["figure"] for row in stored}
-
-
 def test_models_are_scored_with_rotations_that_they_were_not_trained_with(monkeypatch) -> None:
     drawn: list[tuple[str, int]] = []
     monkeypatch.setattr(duplication, "rehash", lambda model, keys, seed: drawn.append((keys, seed)))
     monkeypatch.setattr(duplication, "score", lambda model: 0.0)
-    monkeypatch.setattr(duplication, "fit", lambda *given, **more: None)
+    monkeypatch.setattr(duplication, "by_fit", lambda *given, **more: None)
     assert len(list(duplication.rows(quick=True, threads=torch.get_num_threads()))) == 20
     for place, trained in enumerate(TRAINED):
         first, *scored = drawn[6 * place : 6 * place + 6]
         assert first == (trained, 0)
         assert scored == [(way, duplication.UNSEEN) for way in SCORED]
-
-
-def test_what_the_lesson_draws_is_whole() -> None:
-    rows = json.loads(STORED.read_text())["experiments"]["duplication"]
-    assert len(rows) == len(TRAINED) * len(SCORED) * len(SEEDS)
-    found = {row["figure"]: row["measured"] for row in rows}
-    for seed in SEEDS:
-        one, four = (
-            found[f"trained with {ALL}; scored with {way}; seed {seed}"]
-            for way in ("1 round", "4 rounds")
-        )
-        assert four > one

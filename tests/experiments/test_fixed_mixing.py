@@ -1,18 +1,13 @@
 """The experiment `fixed_mixing`, small: what is asked, what is scored, and stored rows."""
 
-import json
-from pathlib import Path
-
 import pytest
 import torch
 from torch import nn
 
 from attnlab.experiments import fixed_mixing
 from attnlab.experiments.fixed_mixing import (
-    ARMS,
     KEYS,
     PROBLEMS,
-    SEEDS,
     UNSEEN,
     build,
     draw,
@@ -20,8 +15,6 @@ from attnlab.experiments.fixed_mixing import (
     train,
 )
 from attnlab.tasks.sequences import in_split
-
-STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/35_mixing.json"
 
 
 def test_a_mirrored_list_reads_the_same_from_behind():
@@ -93,30 +86,8 @@ def test_training_lowers_the_loss_and_the_same_seed_gives_the_same():
     assert losses[1] < losses[0]
 
 
-def test_rows_of_the_quick_run():
-    torch.manual_seed(3)
-    state = torch.get_rng_state()
-    found = list(fixed_mixing.rows(quick=True, threads=torch.get_num_threads()))
-    assert torch.equal(torch.get_rng_state(), state)
-    assert [row.figure for row in found] == fixed_mixing.figures(quick=True)
-    assert set(fixed_mixing.figures(quick=True)) < set(fixed_mixing.figures(quick=False))
-
-
-def test_a_row_trains_what_its_name_says(monkeypatch):
-    given = []
-    monkeypatch.setattr(
-        fixed_mixing, "train", lambda *names, **options: given.append((names, options))
-    )
-    monkeypatch.setattr(fixed_mixing, "right", lambda model, problem: 0.0)
+def test_a_row_trains_what_its_name_says():
     name = fixed_mixing.figure("mirror", "attention", 2, 2000, fixed_mixing.LOWER)
-    assert fixed_mixing.row(name, quick=False, threads=1).figure == name
-    assert given == [(("mirror", "attention", 2), {"updates": 2000, "rate": fixed_mixing.LOWER})]
-
-
-def test_what_the_lesson_draws_is_whole():
-    stored = json.loads(STORED.read_text())["experiments"]["fixed_mixing"]
-    found = {row["figure"]: row["measured"] for row in stored}
-    assert list(found) == fixed_mixing.figures(quick=False)
-    every, still_open = len(PROBLEMS) * len(ARMS), sum(map(len, fixed_mixing.OPEN.values()))
-    assert len(found) == len(SEEDS) * (2 * every + 2 * still_open)
-    assert all(0 <= score <= 100 for score in found.values())
+    (arm,) = [one for one in fixed_mixing.GRID.arms.values() if one.figure.format(seed=2) == name]
+    assert (arm.task, arm.model["arm"], arm.steps) == ("mirror", "attention", 2000)
+    assert arm.training == {"rate": fixed_mixing.LOWER}

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from attnlab.experiments import ASSETS, hashed_maps, stored
+from attnlab.experiments.grid import Trained
 from attnlab.experiments.hashed_maps import KINDS, ROUNDS, SEEDS, Map, cosines, hashed, pairs
 
 EVERY = stored("14_hashing.json", "hashed_maps")
@@ -39,24 +40,6 @@ def test_queries_without_a_key_are_counted() -> None:
     assert hashed(one, pairs(4, 0, itself=True), 1, 0)[2] == pytest.approx(2 / 4)
 
 
-def test_rows_of_the_quick_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    some = hashed_maps.tasks()["duplication"]
-    monkeypatch.setattr(hashed_maps, "tasks", lambda: {"duplication": some})
-    asked: list[bool] = []
-
-    def counted(n: int, first: int, *, itself: bool) -> torch.Tensor:
-        asked.append(itself)
-        return pairs(n, first, itself=itself)
-
-    monkeypatch.setattr(hashed_maps, "pairs", counted)
-    state = torch.get_rng_state()
-    rows = list(hashed_maps.rows(quick=True, threads=torch.get_num_threads()))
-    assert torch.equal(torch.get_rng_state(), state)
-    assert asked == [kind == "separate" for kind in KINDS]  # shared vectors: not the own key
-    assert {row.figure for row in rows} <= set(EVERY)
-    assert len(rows) == len(KINDS) * (5 + 3 * len(ROUNDS))
-
-
 def test_what_the_lesson_concludes_is_stored() -> None:
     """Every duplication model is trained to the end, and at two rounds both kinds are near."""
     rows = json.loads((ASSETS / "14_hashing.json").read_text())["experiments"]["hashed_maps"]
@@ -67,3 +50,20 @@ def test_what_the_lesson_concludes_is_stored() -> None:
         two = [EVERY[of[kind].format("2 rounds: weight")] for kind in KINDS]
         assert abs(two[0] - two[1]) < 6
         assert min(two) > EVERY[f"documentation, shared; 2 rounds: weight; seed {seed}"] + 10
+
+
+@pytest.mark.parametrize(("kind", "itself"), [("shared", False), ("separate", True)])
+def test_a_shared_vector_leaves_out_its_own_key(
+    kind: str, itself: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[bool, int]] = []
+
+    def counted(n: int, first: int, *, itself: bool) -> torch.Tensor:
+        asked.append((itself, first))
+        return pairs(n, first, itself=itself)
+
+    monkeypatch.setattr(hashed_maps, "pairs", counted)
+    name = f"duplication, {kind}"
+    model, _ = hashed_maps.train(name, 0, steps=1)
+    hashed_maps.GRID.score(Trained(model, hashed_maps.GRID.arms[name], name, 0, quick=True))
+    assert asked == [(itself, 16)]

@@ -1,19 +1,16 @@
 """The experiment `hops_and_tables`, small: what its models may know, its measures, stored rows."""
 
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 
 from attnlab.experiments import hops_and_tables as experiment
+from attnlab.experiments import stored
 from attnlab.experiments.hops_and_tables import PAGES, READERS, SEEDS
 from attnlab.structures.graph import Graph
 from attnlab.structures.graph_batch import GraphBatch
 from attnlab.tasks.tables import Tables
-
-STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/55_hops_and_tables.json"
 
 
 @pytest.mark.parametrize("layers", [0, 1, 2])
@@ -73,19 +70,8 @@ def test_arms_are_what_they_are_called() -> None:
     assert type(kinds[2]).__name__ == "TwoEncoders"
 
 
-def test_rows_of_the_quick_run() -> None:
-    torch.manual_seed(3)
-    state = torch.get_rng_state()
-    rows = list(experiment.rows(quick=True, threads=torch.get_num_threads()))
-    assert torch.equal(torch.get_rng_state(), state)
-    assert len(rows) == 5 + 3 * len(READERS) + 1 + 3
-    stored = json.loads(STORED.read_text())["experiments"]["hops_and_tables"]
-    assert {row.figure for row in rows} <= {row["figure"] for row in stored}
-
-
-def test_what_the_lesson_draws_is_whole() -> None:
-    rows = json.loads(STORED.read_text())["experiments"]["hops_and_tables"]
-    found = {row["figure"]: row["measured"] for row in rows}
+def test_what_the_lesson_says_of_the_stored_rows() -> None:
+    found = stored("55_hops_and_tables.json", "hops_and_tables")
     for seed in SEEDS:
         for hops in PAGES:
             scores = [

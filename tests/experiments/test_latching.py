@@ -1,27 +1,19 @@
 """The experiment `latching`, small: a curriculum that is earned, scores, and stored rows."""
 
-import json
-from pathlib import Path
-
 import pytest
 import torch
 from torch import Tensor, nn
 
-from attnlab.experiments import latching
+from attnlab.experiments import latching, stored
 from attnlab.experiments.latching import (
     CELLS,
-    LENGTHS,
     LONGEST,
-    RUNS,
-    SEEDS,
     SHORTEST,
     build,
     problem,
     right,
     train,
 )
-
-STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/31_latching.json"
 
 
 class Says(nn.Module):
@@ -94,24 +86,7 @@ def test_a_short_sequence_is_learned_and_the_same_seed_gives_the_same() -> None:
         assert torch.equal(mine, theirs)
 
 
-def test_rows_of_the_quick_run() -> None:
-    torch.manual_seed(3)
-    state = torch.get_rng_state()
-    rows = list(latching.rows(quick=True, threads=torch.get_num_threads()))
-    assert torch.equal(torch.get_rng_state(), state)
-    assert len(rows) == len(RUNS) * (len(LENGTHS) + 1)
-    stored = json.loads(STORED.read_text())["experiments"]["latching"]
-    assert {row.figure for row in rows} <= {row["figure"] for row in stored}
-
-
-def test_what_the_lesson_draws_is_whole() -> None:
-    rows = json.loads(STORED.read_text())["experiments"]["latching"]
-    found = {row["figure"]: row["measured"] for row in rows}
-    assert set(found) == set(latching.figures(quick=False))
-    for task, cell in RUNS:
-        for seed in SEEDS:
-            reached = found[f"{task}, {cell}, length reached, seed {seed}"]
-            assert SHORTEST <= reached <= LONGEST
-            assert all(
-                0 <= found[f"{task}, {cell}, {n} steps, seed {seed}"] <= 100 for n in LENGTHS
-            )
+def test_the_stored_lengths_are_those_of_the_curriculum() -> None:
+    for figure, value in stored("31_latching.json", "latching").items():
+        if "length reached" in figure:
+            assert SHORTEST <= value <= LONGEST

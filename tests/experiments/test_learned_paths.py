@@ -1,16 +1,12 @@
 """The experiment `learned_paths`, small: labels by counting paths, its model, what is stored."""
 
-import json
 from collections import Counter
-from pathlib import Path
 
 import pytest
 import torch
 
 from attnlab.experiments import learned_paths
 from attnlab.experiments.learned_paths import (
-    AGREE,
-    CHOICES,
     FIELDS,
     KINDS,
     PATHS,
@@ -24,7 +20,6 @@ from attnlab.experiments.learned_paths import (
 )
 from attnlab.mechanisms.structure import gtn
 
-STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/54_learned_paths.json"
 TYPES = ("venue", "paper", "author", "city")
 
 
@@ -112,25 +107,3 @@ def test_alike_trains_matrices_alone() -> None:
     untrained = build(2, 0)
     assert not torch.equal(found.model.answer.weight, untrained.answer.weight)
     assert len(learned_paths.train("author", 2, 0, training=20).choices) == 3
-
-
-def test_rows_of_the_quick_run() -> None:
-    torch.manual_seed(3)
-    state = torch.get_rng_state()
-    rows = list(learned_paths.rows(quick=True, threads=torch.get_num_threads()))
-    assert torch.equal(torch.get_rng_state(), state)
-    assert len(rows) == 2 * (sum(map(len, CHOICES.values())) + len(AGREE) + 2)
-    stored = json.loads(STORED.read_text())["experiments"]["learned_paths"]
-    assert {row.figure for row in rows} <= {row["figure"] for row in stored}
-
-
-def test_what_the_lesson_draws_is_whole() -> None:
-    rows = json.loads(STORED.read_text())["experiments"]["learned_paths"]
-    found = {row["figure"]: row["measured"] for row in rows}
-    names = [f"{task}, {s} choices" for task in PATHS for s in CHOICES[task]]
-    names += [f"author, agree {agree}" for agree in AGREE] + [
-        "author, all kinds alike",
-        "author, agree 1.0, far apart",
-    ]
-    for name in names:
-        assert all(f"{name}{part}, seed {s}" in found for s in SEEDS for part in ("", ", weight"))

@@ -1,25 +1,18 @@
 """The experiment `needle`, small: one budget for all patterns, and scores that tell reach apart."""
 
-import json
-from pathlib import Path
-
 import pytest
 import torch
 
 from attnlab.core.patterns import full, local
-from attnlab.experiments import needle
+from attnlab.experiments import needle, stored
 from attnlab.experiments.needle import (
     ARMS,
-    RUNS,
-    SEEDS,
     build,
     connected,
     patterns_of,
     problem,
     score,
 )
-
-STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/11_needle.json"
 
 
 @pytest.mark.parametrize("arm", ARMS)
@@ -50,18 +43,9 @@ def test_scores_leave_out_what_does_not_occur() -> None:
     assert set(score(build("window", 0), problem(), texts=3)) > {"not connected"}
 
 
-def test_rows_of_the_quick_run() -> None:
-    torch.manual_seed(3)
-    state = torch.get_rng_state()
-    rows = list(needle.rows(quick=True, threads=torch.get_num_threads()))
-    assert torch.equal(torch.get_rng_state(), state)
-    assert len([row for row in rows if "share connected" in row.figure]) == len(RUNS)
-
-
-def test_what_the_lesson_draws_is_whole() -> None:
-    rows = json.loads(STORED.read_text())["experiments"]["needle"]
-    found = {row["figure"]: row["measured"] for row in rows}
-    for arm in RUNS:
-        for seed in SEEDS:
-            assert f"{arm}, right, seed {seed}" in found
-            assert found.get(f"{arm}, not connected, seed {seed}", 0) < 20  # one in eight
+def test_what_the_lesson_says_of_the_stored_rows() -> None:
+    """What is not connected can only be guessed: one in eight."""
+    found = stored("11_needle.json", "needle")
+    shares = [share for figure, share in found.items() if "not connected" in figure]
+    assert len(shares) > 0
+    assert max(shares) < 20

@@ -1,9 +1,5 @@
 """The experiment `node_tokens`, small: its graphs and answers, its models, and what is stored."""
 
-import json
-from collections import Counter
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -12,8 +8,6 @@ from attnlab.experiments.node_tokens import TASKS, Graphs, build, graphs, right
 from attnlab.mechanisms.structure.token_gt import GraphTokens, Identified
 from attnlab.structures.graph import Graph
 from attnlab.structures.graph_batch import GraphBatch
-
-STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/53_node_tokens.json"
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -80,28 +74,6 @@ def test_scores_leave_padding_out() -> None:
     assert right(Knows(), batch) == 100  # type: ignore[arg-type]
     answers = torch.where(batch.answers >= 0, 1 - batch.answers, -100)
     assert right(Knows(), Graphs(*batch[:2], answers)) == 0  # type: ignore[arg-type]
-
-
-def test_rows_of_the_quick_run() -> None:
-    torch.manual_seed(3)
-    state = torch.get_rng_state()
-    rows = list(node_tokens.rows(quick=True, threads=torch.get_num_threads()))
-    assert torch.equal(torch.get_rng_state(), state)
-    assert [row.figure for row in rows] == node_tokens.figures(quick=True)
-    for task in TASKS:
-        answers = [
-            a for row in node_tokens.unseen(task, 16).answers.tolist() for a in row if a >= 0
-        ]
-        most = Counter(answers).most_common(1)[0][1]
-        guess = next(row for row in rows if row.figure == f"{task}, guess")
-        assert guess.measured == pytest.approx(100 * most / len(answers), abs=0.01)
-    stored = json.loads(STORED.read_text())["experiments"]["node_tokens"]
-    assert {row.figure for row in rows} <= {row["figure"] for row in stored}
-
-
-def test_what_the_lesson_draws_is_whole() -> None:
-    rows = json.loads(STORED.read_text())["experiments"]["node_tokens"]
-    assert {row["figure"] for row in rows} == set(node_tokens.figures(quick=False))
 
 
 def test_hidden_edges_make_no_difference_to_the_answers() -> None:

@@ -2,56 +2,26 @@
 
 import json
 import math
-from pathlib import Path
 
 import pytest
 import torch
 from torch.nn import functional as F
 
-from attnlab.experiments import pixels
+from attnlab.experiments import asset
 from attnlab.experiments.pixels import (
     PATTERNS,
-    SEEDS,
     SIDE,
     SIZES,
     VARIANTS,
     bits_per_pixel,
     build,
     complete,
-    grid,
     recognised,
     train,
 )
 from attnlab.tasks import task
 
-STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/10_sparse_transformer.json"
 MOST = 20_000
-
-
-def test_one_cell_is_a_function_of_its_seed_and_disturbs_nothing():
-    before = torch.get_rng_state()
-    first, again, other = (next(grid(("strided",), (seed,), steps=1)) for seed in (3, 3, 5))
-    assert first == again
-    assert first.bits != other.bits
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_rows_name_pattern_and_seed(monkeypatch):
-    asked = []
-
-    def one(variants=("fixed",), seeds=(0,), *, steps=600):
-        asked.append((seeds, steps))
-        yield from grid(variants, (0,), steps=1)
-
-    monkeypatch.setattr(pixels, "grid", one)
-    threads = torch.get_num_threads()
-    row, completed = pixels.rows(quick=True, threads=1)
-    assert (completed.figure, completed.unit) == ("fixed, completed digits, seed 0", "%")
-    assert (row.figure, row.unit) == ("fixed, seed 0", "bits per pixel")
-    assert row.note.startswith("736 pairs per layer and head, ")
-    assert torch.get_num_threads() == threads
-    list(pixels.rows(quick=False, threads=1))
-    assert asked == [((0,), 2), ((0,), 600)]
 
 
 def test_bits_are_the_mean_over_every_unseen_image():
@@ -93,22 +63,6 @@ def test_the_window_has_about_as_many_pairs_as_the_others():
     assert max(counts) < 1.05 * min(counts)
 
 
-def test_what_is_stored_for_the_lesson_is_a_whole_run():
-    assert STORED.stat().st_size < MOST
-    run = json.loads(STORED.read_text())
-    assert run["quick"] is False
-    rows = run["experiments"]["pixels"]
-    assert [row["figure"] for row in rows] == [
-        f"{name}, {what}seed {seed}"
-        for name in PATTERNS
-        for seed in SEEDS
-        for what in ("", "completed digits, ")
-    ]
-    for row in rows[::2]:
-        pairs = PATTERNS[row["figure"].split(", ")[0]].count(SIDE**2)
-        assert row["note"].startswith(f"{pairs:,} pairs per layer and head, ")
-
-
 def test_completions_keep_the_upper_half_and_are_read_by_the_nearest_neighbour():
     unseen = task("digits", unit="pixels").batch("validation", 355, seed=0).inputs
     drawn = complete(build(VARIANTS["window"], 0).eval())
@@ -131,3 +85,10 @@ def test_a_training_tells_its_losses():
     model, history = train("window 2", 0, steps=3)
     assert [row["step"] for row in history.rows] == [1, 2, 3]
     assert not model.training
+
+
+def test_the_stored_rows_say_how_many_pairs_there_are() -> None:
+    rows = json.loads(asset("10_sparse_transformer.json").read_text())["experiments"]["pixels"]
+    for row in rows[::2]:
+        pairs = PATTERNS[row["figure"].split(", ")[0]].count(SIDE**2)
+        assert row["note"].startswith(f"{pairs:,} pairs per layer and head, ")

@@ -1,8 +1,5 @@
 """The experiment `recall`, small: what its arms may see, scores, and stored rows."""
 
-import json
-from pathlib import Path
-
 import pytest
 import torch
 from torch import nn
@@ -12,15 +9,11 @@ from attnlab.experiments.recall import (
     ARMS,
     CHANCE,
     LONGER,
-    SEEDS,
     TASKS,
     build,
-    figures,
     right,
     train,
 )
-
-STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/37_recall.json"
 
 
 class Knows(nn.Module):
@@ -59,20 +52,6 @@ def test_no_arm_reads_the_future(arm: str) -> None:
         torch.testing.assert_close(model(tokens)[:, :11], model(changed)[:, :11])
 
 
-def test_longer_rows_train_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[int, float | None]] = []
-    monkeypatch.setattr(recall, "right", lambda model, task: 0.0)
-    monkeypatch.setattr(
-        recall,
-        "train",
-        lambda *given, steps, learning_rate=None: asked.append((steps, learning_rate)),
-    )
-    for figure in figures(quick=True)[-4:]:
-        recall.row(figure, quick=False, threads=torch.get_num_threads())
-    longer = [(recall.LONG, None)] * len(LONGER)
-    assert asked == [(recall.STEPS, None), *longer, (recall.SLOW, recall.SLOW_RATE)]
-
-
 def test_the_arm_without_shift_lacks_it() -> None:
     assert [name for name, (_, options) in ARMS.items() if options.get("shift") == 1] == [
         "h3 without shift"
@@ -89,18 +68,9 @@ def test_the_same_seed_gives_the_same_model() -> None:
     assert not torch.equal(found[0].embedding.weight, build("recall", "h3", 2).embedding.weight)
 
 
-def test_rows_of_the_quick_run() -> None:
-    torch.manual_seed(3)
-    state = torch.get_rng_state()
-    rows = list(recall.rows(quick=True, threads=torch.get_num_threads()))
-    assert torch.equal(torch.get_rng_state(), state)
-    assert [row.figure for row in rows] == figures(quick=True)
-    assert len(rows) == len(TASKS) * len(ARMS) + len(LONGER) + 1
-
-
-def test_what_the_lesson_draws_is_whole() -> None:
-    rows = json.loads(STORED.read_text())["experiments"]["recall"]
-    found = {row["figure"]: row["measured"] for row in rows}
-    assert list(found) == figures(quick=False)
-    assert len(found) == (len(TASKS) * len(ARMS) + len(LONGER) + 1) * len(SEEDS)
-    assert all(0 <= measured <= 100 for measured in found.values())
+def test_longer_arms_train_longer() -> None:
+    longer = {arm: one for arm, one in recall.GRID.arms.items() if one.steps}
+    assert [one.steps for one in longer.values()] == [recall.LONG] * len(LONGER) + [recall.SLOW]
+    assert [one.training for one in longer.values()] == [
+        *({} for _ in LONGER), {"learning_rate": recall.SLOW_RATE}
+    ]  # fmt: skip

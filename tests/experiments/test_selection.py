@@ -1,18 +1,13 @@
 """The experiment `selection`, small: what is constant, what is scored, and stored rows."""
 
-import json
-from pathlib import Path
-
 import pytest
 import torch
 from torch import Tensor, nn
 
 from attnlab.experiments import selection
-from attnlab.experiments.selection import LAYERS, SEEDS, Constant, Copier, problem, right, train
+from attnlab.experiments.selection import LAYERS, Constant, Copier, problem, right, train
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.tasks import UNSCORED
-
-STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/39_selection.json"
 
 
 class Says(nn.Module):
@@ -80,20 +75,3 @@ def test_training_lowers_the_loss_and_the_same_seed_gives_the_same() -> None:
         for model in (Copier("s4d").eval(), found[0])
     ]
     assert losses[1] < losses[0]
-
-
-def test_rows_of_the_quick_run() -> None:
-    torch.manual_seed(3)
-    state = torch.get_rng_state()
-    found = list(selection.rows(quick=True, threads=torch.get_num_threads()))
-    assert torch.equal(torch.get_rng_state(), state)
-    assert [row.figure for row in found] == selection.figures(quick=True)
-    assert set(selection.figures(quick=True)) < set(selection.figures(quick=False))
-
-
-def test_what_the_lesson_draws_is_whole() -> None:
-    stored = json.loads(STORED.read_text())["experiments"]["selection"]
-    found = {row["figure"]: row["measured"] for row in stored}
-    assert set(found) == set(selection.figures(quick=False))
-    assert len(found) == len(SEEDS) * 2 * (2 * len(LAYERS) - 1)
-    assert all(0 <= score <= 100 for score in found.values())

@@ -1,17 +1,12 @@
 """The experiment `sets`, small: what its models may know, its measures, and stored rows."""
 
-import json
-from pathlib import Path
-
 import pytest
 import torch
 
-from attnlab.experiments import sets
-from attnlab.experiments.sets import CLUSTER_TESTS, CLUSTERERS, POOLS, READERS, SEEDS
+from attnlab.experiments import sets, stored
+from attnlab.experiments.sets import CLUSTER_TESTS, CLUSTERERS, POOLS, SEEDS
 from attnlab.tasks.gaussian_mixtures import Mixture
 from attnlab.tasks.set_maximum import SetMaximum
-
-STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/32_sets.json"
 
 
 @pytest.mark.parametrize("pool", POOLS)
@@ -75,22 +70,9 @@ def test_maximum_likelihood_fits_the_points_better_than_the_truth() -> None:
     assert isinstance(found, Mixture)
 
 
-def test_rows_of_the_quick_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sets, "unseen_sets", lambda n=64, count=200, f=sets.unseen_sets: f(n, 5))
-    torch.manual_seed(3)
-    state = torch.get_rng_state()
-    rows = list(sets.rows(quick=True, threads=torch.get_num_threads()))
-    assert torch.equal(torch.get_rng_state(), state)
-    assert len(rows) == 2 * len(CLUSTERERS) + len(READERS) + 4
-    stored = json.loads(STORED.read_text())["experiments"]["sets"]
-    assert {row.figure for row in rows} <= {row["figure"] for row in stored}
-
-
-def test_what_the_lesson_draws_is_whole() -> None:
-    rows = json.loads(STORED.read_text())["experiments"]["sets"]
-    found = {row["figure"]: row["measured"] for row in rows}
+def test_what_the_lesson_says_of_the_stored_rows() -> None:
+    found = stored("32_sets.json", "sets")
     for seed in SEEDS:
-        assert all(f"digits; {arm}; seed {seed}" in found for arm in READERS)
         for n in CLUSTER_TESTS:
             scores = [found[f"clusters; {arm}; {n} points; seed {seed}"] for arm in CLUSTERERS]
             assert max(scores) < found[f"clusters; true; {n} points"]

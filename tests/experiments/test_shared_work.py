@@ -1,27 +1,19 @@
 """The experiment `shared_work`, small: shares, maps of what attends, and stored rows."""
 
-import json
-from pathlib import Path
-
 import pytest
 import torch
 
-from attnlab.experiments import shared_work
 from attnlab.experiments.shared_work import (
     ARMS,
     ATTEND,
     LENGTH,
     NEAR,
-    SEEDS,
     build,
     even_share,
-    figures,
     maps,
     near_share,
     train,
 )
-
-STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/38_shared.json"
 
 
 def test_near_shares_of_maps_that_are_known() -> None:
@@ -55,20 +47,3 @@ def test_the_same_seed_gives_the_same_model() -> None:
         found.append(train("lite_transformer", 2, steps=3))
     for mine, theirs in zip(*(model.parameters() for model in found), strict=True):
         assert torch.equal(mine, theirs)
-
-
-def test_rows_of_the_quick_run() -> None:
-    torch.manual_seed(3)
-    state = torch.get_rng_state()
-    rows = list(shared_work.rows(quick=True, threads=torch.get_num_threads()))
-    assert torch.equal(torch.get_rng_state(), state)
-    assert [row.figure for row in rows] == figures(quick=True)
-    assert len(rows) == len(ARMS) + len(ATTEND)
-
-
-def test_what_the_lesson_draws_is_whole() -> None:
-    rows = json.loads(STORED.read_text())["experiments"]["shared_work"]
-    found = {row["figure"]: row["measured"] for row in rows}
-    assert list(found) == figures(quick=False)
-    assert len(found) == (len(ARMS) + len(ATTEND)) * len(SEEDS)
-    assert all(0 < measured <= 100 for measured in found.values())

@@ -1,16 +1,11 @@
 """The experiment `summaries`, small: what the arms are, how they are scored, and what is stored."""
 
-import json
-from pathlib import Path
-
 import pytest
 import torch
 
-from attnlab.experiments import summaries
+from attnlab.experiments import stored, summaries
 from attnlab.experiments.summaries import ARMS, RADIUS, SEEDS, build, layers, problem, score
 from attnlab.mechanisms.fixed.memory_compressed import MemoryCompressedAttention
-
-STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/13_summaries.json"
 
 
 def connected(arm: str) -> torch.Tensor:
@@ -56,12 +51,9 @@ def test_the_mean_is_held() -> None:
     assert layers("conv 4")[1](12, 3).key_kernel.requires_grad
 
 
-@pytest.mark.parametrize(("arm", "steps"), [("conv 4", 2), ("conv 4 long", 6)])
-def test_what_is_long_is_trained_longer(
-    arm: str, steps: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(summaries, "STEPS", 2)
-    assert len(summaries.train(arm, 0)[1].rows) == steps
+def test_what_is_long_is_trained_longer() -> None:
+    arms = summaries.GRID.arms
+    assert arms["conv 4 long"].steps == 3 * arms["conv 4"].steps == 3 * summaries.STEPS
 
 
 def test_scores_are_of_the_whole_and_of_places() -> None:
@@ -81,22 +73,8 @@ def test_scores_are_of_the_whole_and_of_places() -> None:
     assert 45 < found["places"] < 55
 
 
-def test_rows_of_the_quick_run() -> None:
-    torch.manual_seed(3)
-    state = torch.get_rng_state()
-    rows = list(summaries.rows(quick=True, threads=torch.get_num_threads()))
-    assert torch.equal(torch.get_rng_state(), state)
-    assert [row.figure for row in rows] == [
-        f"{arm}, {what}, seed 0" for arm in ARMS for what in ("gist", "places")
-    ]
-
-
-def test_what_the_lesson_draws_is_whole() -> None:
-    rows = json.loads(STORED.read_text())["experiments"]["summaries"]
-    found = {row["figure"]: row["measured"] for row in rows}
+def test_what_the_lesson_says_of_the_stored_rows() -> None:
+    found = stored("13_summaries.json", "summaries")
     for seed in SEEDS:
-        assert all(
-            f"{arm}, {what}, seed {seed}" in found for arm in ARMS for what in ("gist", "places")
-        )
         assert 45 < found[f"window, gist, seed {seed}"] < 55  # no path: a coin
         assert found[f"all, places, seed {seed}"] > 99

@@ -1,16 +1,11 @@
 """The experiment `trees`, small: one budget, the same trees for all, and what is stored."""
 
-import json
-from pathlib import Path
-
 import pytest
 import torch
 
-from attnlab.experiments import trees
 from attnlab.experiments.trees import (
     ARMS,
     BASELINE,
-    MODELS,
     PLANS,
     build,
     problem,
@@ -18,8 +13,6 @@ from attnlab.experiments.trees import (
     unseen,
     written,
 )  # fmt: skip
-
-STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/51_trees.json"
 
 
 def parameters(name: str, arm: str) -> int:
@@ -91,20 +84,6 @@ def test_sizes_are_written_as_ranges() -> None:
     assert written(PLANS["agreement"], (3, 3)) == "attractors 3"
 
 
-def test_rows_of_the_quick_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trees, "PLANS", {"logic": PLANS["logic"]})
-    state = torch.get_rng_state()
-    rows = list(trees.rows(quick=True, threads=torch.get_num_threads()))
-    assert torch.equal(torch.get_rng_state(), state)
-    assert [row.figure for row in rows] == [
-        f"logic, {arm}, {size}, seed 0"
-        for arm in MODELS
-        for size in ("depth 1–2", "depth 3", "depth 4")
-    ]
-    assert all(35 < row.measured < 65 for row in rows)
-    assert rows[-1].note.endswith("parameters")
-
-
 def test_flat_trees_have_the_same_tokens_and_no_other_tree() -> None:
     batch, flat = (problem("logic", arm).batch("train", 7, 2) for arm in ("Tree-LSTM", BASELINE))
     assert torch.equal(batch.inputs, flat.inputs)
@@ -114,8 +93,3 @@ def test_flat_trees_have_the_same_tokens_and_no_other_tree() -> None:
         expected = [root if i != root else -1 for i in range(int(real.sum()))]
         assert flat.structure.parents[row][real].tolist() == expected
     assert (batch.structure.parents != flat.structure.parents).any()
-
-
-def test_what_the_lesson_draws_is_whole() -> None:
-    rows = json.loads(STORED.read_text())["experiments"]["trees"]
-    assert {row["figure"] for row in rows} == set(trees.figures(quick=False))

@@ -1,60 +1,15 @@
 """The experiment `unlimited_input`, small: its rows, its shortcut, and what is stored."""
 
-import json
-from pathlib import Path
-
-import numpy as np
 import torch
 
 from attnlab.experiments import unlimited_input
 from attnlab.experiments.unlimited_input import (
-    ARMS,
     ASK,
-    LENGTHS,
-    PIECES,
-    SEEDS,
-    TASKS,
     Book,
     build,
     memorized,
     with_memory,
 )
-
-STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/17_unlimited_input.json"
-
-
-def test_a_needle_is_asked_for_after_it_stands() -> None:
-    batch = Book("needle", 200, first=24).batch("validation", 7, seed=0)
-    key = (batch.inputs >= PIECES) & (batch.inputs < ASK)
-    assert (key.sum(1) == 1).all()
-    place = key.int().argmax(1)
-    assert (place < 24).all()
-    asked = batch.inputs == ASK
-    assert torch.equal(asked, batch.targets != -100)
-    assert asked[:, -4:].all()
-    assert (asked.int().argmax(1) > place).all()
-    assert torch.equal(batch.targets.amax(1), batch.inputs[key])
-
-
-def test_a_text_read_twice() -> None:
-    batch = Book("copy", 64).batch("train", 5, seed=1)
-    assert torch.equal(batch.inputs[:, :32], batch.inputs[:, 32:])
-    assert torch.equal(batch.targets[:, 32:-1], batch.inputs[:, 33:])
-    assert (batch.targets[:, :32] == -100).all()
-    assert (batch.targets[:, -1] == -100).all()
-
-
-def test_splits_are_different_texts() -> None:
-    train, everything = unlimited_input.book()
-    assert len(train) < len(everything)
-
-
-def test_training_rows_are_of_the_first_part_of_the_book(monkeypatch) -> None:
-    parts = np.arange(300), np.arange(1000, 2000)
-    monkeypatch.setattr(unlimited_input, "book", lambda: parts)
-    for split, part in zip(("train", "validation"), parts, strict=True):
-        read = Book("copy", 64).batch(split, 5, seed=1).inputs.numpy()
-        assert np.isin(read, part).all()
 
 
 def test_only_the_last_layer_has_a_memory() -> None:
@@ -119,22 +74,3 @@ def test_storing_without_queries_is_reading() -> None:
     _, state = model.advance(tokens)
     expected, _ = model.advance(more, state)
     torch.testing.assert_close(model.advance(more, memorized(model, tokens))[0], expected)
-
-
-def test_rows_of_the_quick_run() -> None:
-    torch.manual_seed(3)
-    state = torch.get_rng_state()
-    rows = list(unlimited_input.rows(quick=True, threads=torch.get_num_threads()))
-    assert torch.equal(torch.get_rng_state(), state)
-    assert len(rows) == len(TASKS) * (len(ARMS) * 2 + 2)
-
-
-def test_what_the_lesson_draws_is_whole() -> None:
-    rows = json.loads(STORED.read_text())["experiments"]["unlimited_input"]
-    found = {row["figure"]: row["measured"] for row in rows}
-    for task in TASKS:
-        for seed in SEEDS:
-            assert f"{task}, gate of head 1, seed {seed}" in found
-            for arm in ARMS:
-                for length in LENGTHS[task]:
-                    assert f"{task}, {arm}, {length} tokens, seed {seed}" in found

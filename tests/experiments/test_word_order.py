@@ -1,15 +1,10 @@
 """The experiment `word_order`, small: one budget, and what an average of added positions knows."""
 
-import json
-from pathlib import Path
-
 import pytest
 import torch
 
-from attnlab.experiments import word_order
+from attnlab.experiments import stored
 from attnlab.experiments.word_order import ARMS, SEEDS, build, problem, right
-
-STORED = Path(__file__).parents[2] / "attnlab/experiments/assets/41_word_order.json"
 
 
 def parameters(name: str) -> int:
@@ -33,15 +28,6 @@ def test_equal_seeds_give_equal_models() -> None:
         assert a.ndim < 2 or not torch.equal(a, c) or a is one.embedding.angles.frequency
 
 
-def test_rows_of_the_quick_run() -> None:
-    torch.manual_seed(3)
-    state = torch.get_rng_state()
-    rows = list(word_order.rows(quick=True, threads=torch.get_num_threads()))
-    assert torch.equal(torch.get_rng_state(), state)
-    assert [row.figure for row in rows] == [f"{name}, seed 0" for name in ARMS]
-    assert all(35 < row.measured < 65 for row in rows)
-
-
 def test_right_counts_answers() -> None:
     task = problem(ARMS["average, none"])
 
@@ -55,11 +41,8 @@ def test_right_counts_answers() -> None:
     )
 
 
-def test_what_the_lesson_draws_is_whole() -> None:
-    rows = json.loads(STORED.read_text())["experiments"]["word_order"]
-    found = {row["figure"]: row["measured"] for row in rows}
-    for name in ARMS:
-        for seed in SEEDS:
-            assert f"{name}, seed {seed}" in found
-    for scheme in ("none", "learned", "sinusoidal"):  # an average of sums knows no order
+def test_what_the_lesson_says_of_the_stored_rows() -> None:
+    """An average of sums knows no order."""
+    found = stored("41_word_order.json", "word_order")
+    for scheme in ("none", "learned", "sinusoidal"):
         assert all(abs(found[f"average, {scheme}, seed {seed}"] - 50) < 3 for seed in SEEDS)

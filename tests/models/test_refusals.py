@@ -247,3 +247,48 @@ def test_state_of_another_model(make, tokens):
     fewer = make(layers=2, attention="multi_query")
     with pytest.raises(ValueError, match=r"keys of .* heads of width .* another layer's state"):
         fewer.step(tokens[:, 3:4], state)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"feed": "mpl"}, "no feed 'mpl'; did you mean 'mlp'"),
+        ({"feed": "pre_norm"}, "no feed 'pre_norm'"),
+        ({"join": "postnorm"}, "no join 'postnorm'; did you mean 'post_norm'"),
+        ({"depth": 3}, "no depth 3"),
+        ({"norm": "post", "join": "pre_norm"}, "norm is an earlier name of join; give join alone"),
+        ({"feed_options": {"chunk": 2}}, "mlp has no option 'chunk'; did you mean 'chunks'"),
+        ({"feed_options": 3}, "feed_options are keyword arguments as a dict"),
+        ({"join_options": {"dropout": 0.5}}, "join_options cannot set 'dropout': the model itself"),
+        ({"feed_options": {"dim": 3}}, "feed_options cannot set 'dim'"),
+        ({"hidden": 8, "feed_options": {"hidden": 9}}, "feed_options cannot set 'hidden'"),
+        ({"depth": "checkpointed", "depth_options": {"every": 2}}, "has no option 'every'"),
+    ],
+)
+def test_parts_that_cannot_be_named(options, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        TinyTransformer(29, dim=8, heads=2, layers=2, **options)
+
+
+def test_names_of_parts_and_earlier_options_make_the_same_model():
+    small = {"dim": 8, "heads": 2, "layers": 2}
+    for now, earlier in (
+        ({"join": "post"}, {"norm": "post"}),
+        ({"depth": "reversible"}, {"reversible": True}),
+        ({"feed_options": {"chunks": 3}}, {"feed_forward_chunks": 3}),
+        ({"depth": "checkpointed", "feed": "ffn"}, {"checkpoint": True, "norm": "pre"}),
+    ):
+        tokens, found = torch.arange(7)[None], []
+        for options in (now, earlier):
+            torch.manual_seed(1)
+            model = TinyTransformer(29, **small, **options)
+            out = model(tokens)
+            found.append((out, *torch.autograd.grad(out.square().sum(), list(model.parameters()))))
+        assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
+def test_old_paths_of_layers_answer_with_the_new_ones():
+    with pytest.raises(ImportError, match=r"FeedForward is now attnlab.architecture.feed.mlp.MLP"):
+        from attnlab.models.layers import FeedForward  # noqa: F401
+    with pytest.raises(ImportError, match=r"is now attnlab.architecture.depth.reversible"):
+        import attnlab.models.reversible  # noqa: F401

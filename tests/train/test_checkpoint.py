@@ -13,9 +13,9 @@ from torch import nn
 import attnlab.train
 from attnlab.train import CheckpointError, fit, load_checkpoint, save_checkpoint
 from attnlab.train import folder as module
-from attnlab.train.claims import claim
 from attnlab.train.folder import FILES, POINTER, write
 from attnlab.train.manifest import FORMAT, MANIFEST
+from attnlab.train.ownership import claim
 
 OPTIONS = {"batch_size": 6, "accumulate": 2, "evaluate_every": 4, "progress": False}
 

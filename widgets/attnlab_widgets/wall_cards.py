@@ -12,8 +12,9 @@ import sympy
 
 from attnlab import catalog
 from attnlab.catalog import module_of, pages
-from attnlab.core.card import LIKE_N, Card, in_plain_text, letters
+from attnlab.core.card import LIKE_N, Card, letters
 from attnlab.core.options import annotations_of
+from attnlab.core.typeset import in_plain_text
 from attnlab.figures.mathml import tree
 from attnlab.lens.side_by_side import Layer
 

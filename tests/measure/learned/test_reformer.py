@@ -22,7 +22,6 @@ def test_a_quick_run_has_every_figure(quick):
         assert len(found) == (rows if find_spec(peer) else 1)
         times = [row for row in found if row.measured is not None and "memory" not in row.figure]
         assert all("keys of a query: 512 computed in both" in row.note for row in times)
-    assert sum(figure.startswith("exponent in n") for figure in quick) == 3
     assert sum(figure.startswith("peak memory of 12") for figure in quick) == 2
 
 

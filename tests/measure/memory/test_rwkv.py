@@ -12,9 +12,6 @@ def test_quick_rows() -> None:
     for name in ("forward", "forward and backward"):
         assert found[f"RWKV: token by token / chunked, n = 256, {name}"].at_least == 5
         assert found[f"RWKV: Hugging Face / chunked, n = 256, {name}"].at_least == 1
-    for size in ("n = 256 … 512, dim = 256", "n = 512 … 1,024, dim = 32"):
-        assert found[f"RWKV: exponent of time, {size}"].at_most == 1.1
-    assert found["RWKV: bytes of the state after 256 tokens / after 64"].measured == 1
     assert all(math.isfinite(row.measured) for row in found.values() if row.measured is not None)
 
 

@@ -14,7 +14,6 @@ def test_quick_rows() -> None:
         loop = found[f"Selective scan: token by token / chunked, {size}, {name}"]
         assert loop.at_least == 10
         assert found[f"Selective scan: Hugging Face / chunked, {size}, {name}"].at_least == 3
-    assert found["Selective scan: bytes of the state after 256 tokens / after 64"].measured == 1
     assert all(math.isfinite(row.measured) for row in found.values() if row.measured is not None)
 
 

@@ -1,4 +1,4 @@
-"""LSH attention beside reformer-pytorch and Hugging Face's, its growth, and reversible layers.
+"""LSH attention beside reformer-pytorch and Hugging Face's, and reversible layers.
 
 Equal work: in each of 4 rounds a query is compared with the 2 · 64 keys of its chunk and of the one
 before, 512 scores for each query in all three. Ours also compares buckets, and counts a pair that
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from attnlab.measure import peers
 from attnlab.measure.comparison import ratio
-from attnlab.measure.count import count, exponent
+from attnlab.measure.count import count
 from attnlab.measure.peers import Made
 from attnlab.measure.report import Row
 from attnlab.measure.timing import compare
@@ -34,7 +34,6 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
     n = 512 if quick else 16384
     for name, make in PEERS.items():
         yield from _beside(name, make, n, 1 if quick else 5, threads)
-    yield from _growth((512, 1024) if quick else (2048, 4096, 8192, 16384))
     yield from _depth(256 if quick else 4096)
 
 
@@ -136,24 +135,7 @@ def _forms(peer: Callable[..., Any], own: Reformer, n: int, repeats: int, thread
     return ratio(f"reformer_pytorch's form / our form, n = {n:,}", *timed, work=WORK)
 
 
-# ---- growth, and depth
-
-
-def _growth(lengths: Sequence[int]) -> Iterator[Row]:
-    """Linear in n with the number of buckets fixed; counted, forward and backward."""
-    counts = [count(_ours(lengths[-1]).to("meta"), _sequence(n, "meta")) for n in lengths]
-    both = [
-        count(_ours(lengths[-1]).to("meta"), _sequence(n, "meta"), backward=True) for n in lengths
-    ]
-    span = f"n = {lengths[0]:,} … {lengths[-1]:,}"
-    found = {
-        "FLOPs, forward": [one.flops for one in counts],
-        "largest tensor": [one.largest_tensor.elements for one in both],
-        "peak memory": [one.peak_bytes for one in both],
-    }
-    for what, values in found.items():
-        slope = exponent(lengths, values).slope
-        yield Row(f"exponent in n, {what}, {span}", slope, at_most=1.1)
+# ---- depth
 
 
 def _depth(n: int) -> Iterator[Row]:

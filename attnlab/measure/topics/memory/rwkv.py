@@ -1,4 +1,4 @@
-"""RWKV-4: chunks beside its own loop and Hugging Face's, growth in n, and decoding."""
+"""RWKV-4: chunks beside its own loop and Hugging Face's."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -8,29 +8,22 @@ import torch
 from torch import Tensor
 
 from attnlab.measure.comparison import ratio
-from attnlab.measure.count import exponent
-from attnlab.measure.decoding import decoding
 from attnlab.measure.report import Row
 from attnlab.measure.timing import compare
 from attnlab.mechanisms.recurrence import rwkv
 
-DIM, NARROW, REPEATS = 256, 32, 7
+DIM, REPEATS = 256, 7
 PEER = "Hugging Face"
 WORK = "a token sees all up to its own in both, in a sum of each channel; no keys are compared"
 
 
 def rows(*, quick: bool, threads: int) -> Iterator[Row]:
-    """fp32, batch 1, dim 256; the sum alone, without projections, and decoding of one layer."""
+    """fp32, batch 1, dim 256; the sum alone, without projections."""
     repeats = 2 if quick else REPEATS
     yield from _beside_loops("forward", _infer, 256 if quick else 4096, repeats, threads)
     # The backward pass of Hugging Face's loop copies its whole output at every token.
     both = "forward and backward"
     yield from _beside_loops(both, _train, 256 if quick else 1024, 2 if quick else 3, threads)
-    yield from _growth(DIM, (256, 512) if quick else (2048, 4096, 8192, 16384), repeats, threads)
-    long = (512, 1024) if quick else (16384, 32768, 65536)
-    yield from _growth(NARROW, long, repeats, threads)
-    after, layer = (64, 256) if quick else (1024, 4096, 16384), rwkv.RWKV(DIM)
-    yield from decoding("RWKV", layer, DIM, after, repeats=3 * repeats, threads=threads)
 
 
 def _beside_loops(
@@ -58,13 +51,6 @@ def _peer(k: Tensor, v: Tensor, decay: Tensor, bonus: Tensor) -> Tensor:
 
     out: Tensor = rwkv_linear_attention_cpu(decay, bonus, k, v)[0]
     return out
-
-
-def _growth(width: int, lengths: tuple[int, ...], repeats: int, threads: int) -> Iterator[Row]:
-    calls = {f"{n}": partial(_infer, rwkv.chunked, _sequence(n, width)) for n in lengths}
-    times = [found.median for found in compare(calls, repeats=repeats, threads=threads)]
-    figure = f"RWKV: exponent of time, n = {lengths[0]:,} … {lengths[-1]:,}, dim = {width}"
-    yield Row(figure, exponent(lengths, times).slope, at_most=1.1, note="1 ± 0.1 expected")
 
 
 def _sequence(n: int, width: int = DIM) -> list[Tensor]:

@@ -1,4 +1,9 @@
-"""Mixing without attention: Fourier transforms beside full attention and their peers."""
+"""Mixing without attention: Fourier transforms beside full attention and their peers.
+
+H3, GSS and retention have no peer here: the authors' code of H3 is no package, and
+gated-state-spaces-pytorch and flash-linear-attention are not installed by ``attnlab[peers]``. Their
+forms, growth and decoding are in the topics `forms`, `growth` and `decoding` of all mechanisms.
+"""
 
 from collections.abc import Iterator
 

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.measure.comparison import ratio
-from attnlab.measure.count import count, exponent
 from attnlab.measure.report import Row
 from attnlab.measure.timing import Timing, compare
 from attnlab.mechanisms.convolution.fnet import FNet
@@ -27,7 +26,6 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
         figure = f"full attention (SDPA) / FNet, n = {n:,}, {name}"
         work = f"{n:,} keys of a query seen and computed by full attention; FNet has none"
         yield ratio(figure, *timed, work=work)
-    yield from _growth((256, 512) if quick else (1024, 2048, 4096, 8192), repeats, threads)
 
 
 def _beside_peer(n: int, repeats: int, threads: int) -> Iterator[Row]:
@@ -57,20 +55,6 @@ class _First(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.module(x)[0]
         return out
-
-
-def _growth(lengths: tuple[int, ...], repeats: int, threads: int) -> Iterator[Row]:
-    layer = FNet(DIM)
-    calls = {f"{n}": partial(_infer, layer, _sequence(n)) for n in lengths}
-    times = [found.median for found in compare(calls, repeats=repeats, threads=threads)]
-    span = f"n = {lengths[0]:,} … {lengths[-1]:,}"
-    slope = exponent(lengths, times).slope
-    yield Row(f"FNet: exponent of time, {span}", slope, at_most=1.25, note="n log n: 1.09 counted")
-    counted = [count(layer, _sequence(n)) for n in lengths]
-    largest = exponent(lengths, [one.largest_tensor.elements for one in counted]).slope
-    yield Row(f"FNet: exponent of largest tensor, {span}", largest, at_most=1.01)
-    flops = exponent(lengths, [one.flops for one in counted]).slope
-    yield Row(f"FNet: exponent of counted FLOPs, {span}", flops, at_most=1.15)
 
 
 def _compared(

@@ -1,4 +1,4 @@
-"""The selective scan: spans beside its own loop and Hugging Face's, growth in n, and decoding."""
+"""The selective scan: spans beside its own loop and Hugging Face's."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -8,28 +8,22 @@ import torch
 from torch import Tensor
 
 from attnlab.measure.comparison import ratio
-from attnlab.measure.count import exponent
-from attnlab.measure.decoding import decoding
 from attnlab.measure.report import Row
 from attnlab.measure.timing import Timing, compare
 from attnlab.mechanisms.recurrence import selective_scan
-from attnlab.mechanisms.recurrence.selective_scan import SelectiveScan
 
 SMALL, LARGE, STATE, REPEATS = 32, 512, 16, 5
 WORK = "the same scan of every token in both: no keys"
 
 
 def rows(*, quick: bool, threads: int) -> Iterator[Row]:
-    """fp32, batch 1, 16 numbers of state per channel; the scan alone, without projections, and
-    decoding of one block. Of many channels a loop is as busy as a scan: both sizes are shown."""
+    """fp32, batch 1, 16 numbers of state per channel; the scan alone, without projections.
+    Of many channels a loop is as busy as a scan: both sizes are shown."""
     n, repeats = (256, 2) if quick else (4096, REPEATS)
     for channels, wanted in ((SMALL, 10), (LARGE, None)):
         yield from _beside_loops("forward", _infer, n, channels, repeats, threads, wanted)
     both = "forward and backward"
     yield from _beside_loops(both, _train, n, SMALL, 2 if quick else 3, threads, 10)
-    yield from _growth((256, 512) if quick else (2048, 4096, 8192, 16384), repeats, threads)
-    after, layer = (64, 256) if quick else (1024, 4096, 16384), SelectiveScan(64)
-    yield from decoding("Selective scan", layer, 64, after, repeats=3 * repeats, threads=threads)
 
 
 def _beside_loops(
@@ -62,13 +56,6 @@ def _peer(x: Tensor, log_A: Tensor, steps: Tensor, B: Tensor, C: Tensor, skip: T
     turned = (each.mT for each in (x, steps))
     out: Tensor = mamba_selective_scan(*turned, -log_A.exp(), B.mT, C.mT, skip, delta_softplus=True)
     return out.mT
-
-
-def _growth(lengths: tuple[int, ...], repeats: int, threads: int) -> Iterator[Row]:
-    calls = {f"{n}": partial(_infer, selective_scan.chunked, _sequence(n, 128)) for n in lengths}
-    times = [found.median for found in compare(calls, repeats=repeats, threads=threads)]
-    figure = f"Selective scan: exponent of time, n = {lengths[0]:,} … {lengths[-1]:,}"
-    yield Row(figure, exponent(lengths, times).slope, at_most=1.1, note="1 ± 0.1 expected")
 
 
 def _compared(

@@ -1,0 +1,104 @@
+"""Every experiment: a quick run of it, and the rows that are stored."""
+
+import json
+import re
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+
+from attnlab import experiments
+from attnlab.experiments.grid import SEEDS, Grid
+from attnlab.measure import command
+
+NAMES = command.names(experiments)
+GRIDS = [name for name in NAMES if hasattr(command.module(experiments, name), "GRID")]
+BY_FIGURE = [name for name in NAMES if hasattr(command.module(experiments, name), "row")]
+SMALL = 200_000  # bytes; all lessons load what is stored
+
+
+@cache
+def stored(name: str) -> dict[str, dict[str, Any]]:
+    """The rows of the experiment, by name, from the only file that holds some."""
+    files = [json.loads(path.read_text()) for path in experiments.ASSETS.glob("[0-9]*.json")]
+    (run,) = [one for one in files if name in one.get("experiments", {})]
+    assert not run["quick"]
+    rows = {row["figure"]: row for row in run["experiments"][name]}
+    assert len(rows) == len(run["experiments"][name])
+    return rows
+
+
+def grids(name: str) -> tuple[Grid, ...]:
+    found = command.module(experiments, name).GRID
+    return (found,) if isinstance(found, Grid) else tuple(found)
+
+
+def quick_rows(name: str) -> list[Any]:
+    """Of a grid the first arm and the last, and what needs no training."""
+    module = command.module(experiments, name)
+    if name in GRIDS:
+        return [
+            row
+            for grid in grids(name)
+            for row in replace(
+                grid, arms={arm: grid.arms[arm] for arm in [*grid.arms][:: len(grid.arms) - 1 or 1]}
+            ).rows(quick=True, threads=1)
+        ]
+    if name in BY_FIGURE:
+        return [module.row(f, quick=True, threads=1) for f in module.figures(quick=True)[::53]]
+    return list(module.rows(quick=True, threads=1))
+
+
+def of_any_step(figure: str) -> str:
+    return re.sub(r"step \d+", "step", figure)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_quick_run_makes_rows_that_are_stored(name: str) -> None:
+    torch.manual_seed(3)
+    state, threads = torch.get_rng_state(), torch.get_num_threads()
+    rows = quick_rows(name)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.get_num_threads() == threads
+    assert len({row.figure for row in rows}) == len(rows) > 0
+    units = {of_any_step(row["figure"]): row["unit"] for row in stored(name).values()}
+    for row in rows:
+        assert units[of_any_step(row.figure)] == row.unit
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_every_arm_can_be_trained(name: str) -> None:
+    for grid in grids(name):
+        for arm in grid.arms:
+            model, _ = grid.train(arm, 1, steps=1)
+            assert not model.training
+            assert all(each.isfinite().all() for each in model.parameters())
+
+
+@pytest.mark.parametrize("name", sorted({*NAMES} - {*BY_FIGURE}))
+def test_what_is_stored_of_one_seed_is_stored_of_all(name: str) -> None:
+    for figure in stored(name):
+        others = {re.sub(r"seed \d", f"seed {seed}", figure) for seed in SEEDS}
+        assert others <= set(stored(name))
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_every_training_of_a_grid_is_stored_and_nothing_else(name: str) -> None:
+    left = set(stored(name))
+    for grid in grids(name):
+        found = grid.by_training(stored(name))
+        assert set(found) == {(arm, seed) for arm in grid.arms for seed in grid.seeds}
+        for (arm, _), rows in found.items():
+            assert len(rows) == len(found[arm, 0])
+            assert not len(rows) % max(1, len(grid.arms[arm].frames))
+            left -= {row["figure"] for row in rows}
+        assert set(grid.baselines) <= left
+        left -= set(grid.baselines)
+    assert not left
+
+
+def test_what_is_stored_is_small() -> None:
+    for path in experiments.ASSETS.glob("[0-9]*.json"):
+        assert path.stat().st_size < SMALL, path.name
