@@ -3,13 +3,13 @@
 tests/browser/test_every_widget.py asks the rest on a page.
 """
 
-import functools
 import importlib
 import json
 import math
 import pkgutil
 import re
 from base64 import b64decode
+from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -28,10 +28,23 @@ def below(kind: type) -> set[type]:
     return {kind}.union(*map(below, kind.__subclasses__()))
 
 
-@functools.cache
+MADE: dict[Any, Any] = {}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _closed_at_the_end() -> Iterator[None]:
+    """What still measures in a thread of its own has come to its end."""
+    yield
+    for widget in MADE.values():
+        getattr(widget, "wait", bool)()
+        widget.close()
+
+
 def made(kind: Any) -> Any:
     """The example, made once: the tests at the end of this file leave it in another state."""
-    return EXAMPLES[kind]()
+    if kind not in MADE:
+        MADE[kind] = EXAMPLES[kind]()
+    return MADE[kind]
 
 
 def name_of(kind: type) -> str:
