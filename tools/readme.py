@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from attnlab.catalog import goes_with, pages, shelf
+from attnlab.catalog import SHELVES, goes_with, pages, shelf
 from attnlab.core.card import Card
 from attnlab.core.files import write_file
 from attnlab.models import positions
@@ -71,6 +71,22 @@ def mechanism_table() -> str:
         for card in shelf()
     ]
     return _table(("Mechanism", "Family", "Paper", "Time", "Memory", "Forms"), rows)
+
+
+def parts_table() -> str:
+    """One row for each card of the other shelves: page, role, paper, forms."""
+    rows = [
+        (
+            f"[{card.title}]({_page(card)})",
+            f"`{card.role}`",
+            _paper(card),
+            ", ".join(f"`{form}`" for form in card.forms),
+        )
+        for name in SHELVES
+        if name != "mechanisms"
+        for card in shelf(name)
+    ]
+    return _table(("Page", "Role", "Paper", "Forms"), rows)
 
 
 def position_table() -> str:
@@ -158,6 +174,7 @@ def current(root: Path) -> str:
     text = (root / PAGE).read_text(encoding="utf-8")
     tables = {
         "mechanisms": mechanism_table(),
+        "parts": parts_table(),
         "schemes": scheme_list(),
         "positions": position_table(),
     }

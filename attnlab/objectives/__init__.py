@@ -10,3 +10,7 @@ also has the four steps of this call, which ``attnlab.train.fit`` takes one by o
 - ``loss(answers, batch)``: the sum
 - ``right(answers, batch)``: how many of the scored targets are answered rightly
 """
+
+from attnlab.core.lazy import modules_of
+
+__getattr__ = modules_of(__name__)

@@ -1,4 +1,4 @@
-"""The way through the layers: one after the other, again, in halves, or fewer than there are.
+"""How the layers of a stack are run: one after the other, recomputed, or reversibly in two halves.
 
 A page of this shelf has the role ``depth``: its forms are called as ``(x, layers, …) -> x`` with
 the stream x of shape (b, n, dim) and layers x → x (``attnlab.core.branches.Layer``), and its
@@ -8,3 +8,7 @@ module as ``module(x, layers)``. Beside that the module has
 - ``reads_branches``: whether it adds the branches of the layers itself, so that joins must have
   ``branch``
 """
+
+from attnlab.core.lazy import modules_of
+
+__getattr__ = modules_of(__name__)

@@ -9,3 +9,7 @@ module says
   its stream
 - ``branch(x, f)``: what is added to the stream, if the join only adds; reversible layers need it
 """
+
+from attnlab.core.lazy import modules_of
+
+__getattr__ = modules_of(__name__)

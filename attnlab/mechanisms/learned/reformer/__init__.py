@@ -60,7 +60,7 @@ Departures.
 Gives up. A query attends only to keys with the same hash, which are usually the similar ones.
 
 Kitaev, Kaiser, Levskaya. Reformer: The Efficient Transformer. ICLR 2020, arXiv:2001.04451, section
-2 and appendix A. Reversible layers and chunked feed-forward layers: ``attnlab.models.reversible``.
+2 and appendix A. Reversible layers and chunked feed-forward layers: ``attnlab.architecture``.
 """
 
 from dataclasses import replace
