@@ -99,5 +99,9 @@ def _cast(x: Any, dtype: torch.dtype) -> Any:
 
 def with_options(function: Callable[..., R], options: Options) -> Callable[..., R]:
     """The form with the options of its layer, or as it is if it takes none."""
-    takes = "options" in parameters_of(function)
-    return functools.partial(function, options=options) if takes else function
+    return functools.partial(function, options=options) if _takes_options(function) else function
+
+
+@functools.cache
+def _takes_options(function: Callable[..., Any]) -> bool:
+    return "options" in parameters_of(function)

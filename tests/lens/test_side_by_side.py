@@ -127,3 +127,12 @@ def test_what_cannot_stand_there_is_refused():
         beside_trained(None, x, family="convolution")
     with pytest.raises(TypeError, match=r"inputs should be of class Tensor, got \[1, 2\]"):
         beside_trained(own, [1, 2], family="convolution")
+
+
+@pytest.mark.parametrize("name", ["gss", "h3", "retention"])
+def test_another_form_can_be_chosen_later(name):
+    """A lesson sets ``layer.form`` to look at a map that a fast form does not make."""
+    layer, x = attnlab.build(name, dim=DIM, heads=HEADS, causal=True), torch.randn(1, N, DIM)
+    layer.form = "no such form"
+    with pytest.raises(KeyError, match="no such form"):
+        layer(x)

@@ -183,7 +183,6 @@ class GSS(Layer):
                 f"narrow={options.narrow} does not divide dim={dim}: choose one of its divisors"
             )
         self.dim, self.form, self.options = dim, form, options
-        self.mix = with_options(FORMS[form], options)
         channels, hidden = dim // options.narrow, dim * options.wide
         value = nn.Sequential(
             nn.Linear(dim, channels, bias=False), nn.GELU(), nn.LayerNorm(channels)
@@ -202,7 +201,9 @@ class GSS(Layer):
         return skipping_padding(self._mixed, x, padding)
 
     def _mixed(self, x: Tokens) -> Tokens:
-        mixed = self.mix(self.heads.value(x), self.a, self.b, self.C, self.skip)
+        mixed = with_options(FORMS[self.form], self.options)(
+            self.heads.value(x), self.a, self.b, self.C, self.skip
+        )
         return self.heads.output(mixed, F.gelu(self.gate(x)))
 
     @checked

@@ -195,7 +195,6 @@ class H3(Layer):
         super().__init__()
         self.heads = Heads(dim, heads, bias=bias)
         self.dim, self.form, self.options = dim, form, options
-        self.mix = with_options(FORMS[form], options)
         modes, d = options.state // 2, self.heads.head_dim
         A, kind = state_space.lin(modes), torch.get_default_dtype()
         self.taps = nn.Parameter(torch.randn(heads, d, options.shift) / options.shift**0.5)
@@ -211,7 +210,11 @@ class H3(Layer):
         return skipping_padding(self._mixed, x, padding)
 
     def _mixed(self, x: Tokens) -> Tokens:
-        return self.heads.merge(self.mix(*self.heads.project(x), self.taps, self._space()))
+        return self.heads.merge(
+            with_options(FORMS[self.form], self.options)(
+                *self.heads.project(x), self.taps, self._space()
+            )
+        )
 
     def _space(self) -> StateSpace:
         return StateSpace(self.frequency, self.log_decay, self.log_step, self.weight, self.skip)
