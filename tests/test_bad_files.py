@@ -36,6 +36,7 @@ from attnlab.train import CheckpointError, load_checkpoint, lock, save_checkpoin
 from tests.bad_calls import REFUSE, Call, fault
 from tools import course
 from tools.course.__main__ import main as course_main
+from tools.notebooks import main as notebooks_main
 from tools.readme import Lesson
 
 ROOT = Path(__file__).parents[1]
@@ -347,7 +348,7 @@ def test_a_file_of_others_is_not_written_to(text, tmp_path, capsys):
     for main, what in ((measure_main, ["sweep", "full"]), (measure_main, ["start"])):
         assert main([*what, *SMALL * (what[0] == "sweep"), "--json", str(file)]) == 2
     assert experiments_main(["needle", "--quick", "--json", str(file)]) == 2
-    assert measure_main(["notebooks", str(ROOT / "notebooks"), "--json", str(file)]) == 2
+    assert notebooks_main([str(ROOT / "notebooks"), "--json", str(file)]) == 2
     assert measure_main(["compare", str(file), str(file)]) == 2
     assert capsys.readouterr().err.count(str(file)) == 5
     assert content(tmp_path) == before

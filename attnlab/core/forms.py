@@ -59,7 +59,7 @@ def upcasting(function: Callable[P, R], *, autocast: bool = False) -> Callable[P
         first, given = found[0], (args, kwargs)
         dtypes = {x.dtype for x in found}
         if dtypes not in _WIDE:
-            common = functools.reduce(torch.promote_types, dtypes, torch.float32)
+            common = _common(dtypes)
             cast = {name: _cast(x, common) for name, x in kwargs.items()}
             given = _cast(args, common), cast  # type: ignore[assignment]
         if autocast or not autocasts(first.device):
@@ -75,6 +75,15 @@ def upcasting(function: Callable[P, R], *, autocast: bool = False) -> Callable[P
 
 
 _WIDE = ({torch.float32}, {torch.float64})
+
+
+def _common(dtypes: set[torch.dtype]) -> torch.dtype:
+    """float32, or the widest of these."""
+    try:
+        return functools.reduce(torch.promote_types, dtypes, torch.float32)
+    except RuntimeError as error:
+        names = ", ".join(sorted(map(str, dtypes)))
+        raise TypeError(f"tensors of {names} cannot be computed together ({error})") from error
 
 
 def _add_floats(found: list[Tensor], values: Iterable[Any]) -> None:

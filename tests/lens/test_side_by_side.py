@@ -90,7 +90,7 @@ def test_a_family_stands_beside_the_heads_of_a_trained_layer():
         assert torch.allclose(found[name], seen[0].weights[0, at], atol=1e-6)
     assert others == [card.title for card in attnlab.cards() if card.family == "convolution"]
     assert all(found[name].shape == (N, N) for name in others)
-    diagonals = found[attnlab.card("s4d").title]
+    diagonals = found[attnlab.card("lightweight_convolution").title]
     assert torch.allclose(diagonals[1:, 1:], diagonals[:-1, :-1], atol=1e-5)
     assert not diagonals.triu(1).any()
     past = [card for card in attnlab.cards() if card.title in others and card.causal != "never"]
@@ -113,8 +113,8 @@ def test_a_layer_of_a_model_reads_what_it_reads_in_the_model():
 
 def test_what_cannot_stand_there_is_refused():
     own, x = FullAttention(DIM, HEADS), torch.randn(1, N, DIM)
-    with pytest.raises(ValueError, match="there is no family 'spectra'; did you mean"):
-        beside_trained(own, x, family="spectra")
+    with pytest.raises(ValueError, match="there is no family 'convolutions'; did you mean"):
+        beside_trained(own, x, family="convolutions")
     with pytest.raises(ValueError, match="below 0, the number of layers with heads in this Linear"):
         beside_trained(torch.nn.Linear(DIM, DIM), x, family="convolution")
     with pytest.raises(ValueError, match=r"layer should be below 1, .* got 1"):

@@ -8,27 +8,27 @@ import time
 import pytest
 import torch
 
-from attnlab.train import CheckpointError, claims, fit, load_checkpoint, lock, save_checkpoint
+from attnlab.train import CheckpointError, fit, load_checkpoint, lock, ownership, save_checkpoint
 from attnlab.train.lock import LOCK, locked
 
 OPTIONS = {"batch_size": 6, "progress": False}
 
 
 def test_a_claim_tells_itself_from_any_other_name():
-    with claims.claim() as one, claims.claim() as two:
+    with ownership.claim() as one, ownership.claim() as two:
         assert one != two
-        assert claims.is_claim(one)
-        assert not claims.is_abandoned(one)
+        assert ownership.is_claim(one)
+        assert not ownership.is_abandoned(one)
         for name in ("", "mine", "step-00000001", one[:-1], one.upper(), f"{one}-", "0" + one[1:]):
-            assert not claims.is_claim(name) or name == one
-    assert claims.is_abandoned(one)
+            assert not ownership.is_claim(name) or name == one
+    assert ownership.is_abandoned(one)
 
 
 def dead_claim():
     """The claim of a process that has ended."""
     reading, writing = os.pipe()
     if (child := os.fork()) == 0:
-        with claims.claim() as name:
+        with ownership.claim() as name:
             os.write(writing, name.encode())
             os._exit(0)
     os.waitpid(child, 0)
@@ -51,29 +51,29 @@ def test_the_lock_of_a_dead_process_is_taken_over_at_once(toy, tmp_path):
 def test_a_zombie_is_dead():
     reading, writing = os.pipe()
     if (child := os.fork()) == 0:
-        with claims.claim() as name:
+        with ownership.claim() as name:
             os.write(writing, name.encode())
             os._exit(0)
     name = os.read(reading, 1000).decode()
     deadline = time.monotonic() + 30
-    while not claims.is_abandoned(name) and time.monotonic() < deadline:
+    while not ownership.is_abandoned(name) and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert claims.is_abandoned(name)
+    assert ownership.is_abandoned(name)
     os.waitpid(child, 0)
 
 
 def test_another_process_of_the_same_number_is_not_the_owner():
-    with claims.claim() as name:
+    with ownership.claim() as name:
         place, pid, start, *rest = name.split("-")
         body = "-".join([place, pid, str(int(start or 0) - 1), rest[0]])
-        assert claims.is_abandoned(f"{body}-{claims._checksum(body)}") == bool(start)
+        assert ownership.is_abandoned(f"{body}-{ownership._checksum(body)}") == bool(start)
 
 
 def test_a_lock_that_a_living_process_holds_is_waited_for_and_named(toy, tmp_path, monkeypatch):
     monkeypatch.setattr(lock, "PATIENCE", 0.3)
     save_checkpoint(tmp_path, toy(), step=1)
     before = sorted(os.listdir(tmp_path))
-    with claims.claim() as mine, locked(tmp_path, mine):
+    with ownership.claim() as mine, locked(tmp_path, mine):
         with pytest.raises(CheckpointError, match=rf"Process {os.getpid()} on '.+' has been writ"):
             save_checkpoint(tmp_path, toy(), step=2)
         assert load_checkpoint(tmp_path).step == 1
@@ -85,7 +85,7 @@ def test_the_lock_of_another_machine_is_taken_over_when_it_does_not_change(
     toy, tmp_path, monkeypatch
 ):
     with monkeypatch.context() as patch:
-        patch.setattr(claims, "_place", lambda: "0123abcd")
+        patch.setattr(ownership, "_place", lambda: "0123abcd")
         left_by(dead_claim(), tmp_path)
     monkeypatch.setattr(lock, "PATIENCE", 0.3)
     started = time.monotonic()

@@ -226,12 +226,13 @@ def _inside(model: nn.Module, inputs: Any, tokenizer: Any) -> Given:
             f"{type(model).__name__} has no layer whose memory can be shown; those are {known}"
         )
     given = inputs_of(model, inputs, tokenizer, None, None)
-    read: dict[nn.Module, tuple[Any, ...]] = {}
+    read: dict[nn.Module, tuple[Tensor, Tensor | None]] = {}
 
-    def keep(layer: nn.Module, arguments: tuple[Any, ...]) -> None:
-        read.setdefault(layer, arguments)  # a layer that is called again: the first call
+    def keep(layer: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        x, padding, *_ = (*arguments, named.get("padding"))
+        read.setdefault(layer, (x, padding))  # a layer that is called again: the first call
 
-    handles = [layer.register_forward_pre_hook(keep) for layer in layers.values()]
+    handles = [layer.register_forward_pre_hook(keep, with_kwargs=True) for layer in layers.values()]
     try:
         given.run(model)
     finally:
@@ -242,10 +243,10 @@ def _inside(model: nn.Module, inputs: Any, tokenizer: Any) -> Given:
         raise ValueError(f"{type(model).__name__} called none of its layers that have a memory")
     found: list[tuple[nn.Module, Tensor]] = []
     for layer in called.values():
-        x, *rest = read[layer]
+        x, padding = read[layer]
         if len(x) != 1:
             raise ValueError(f"`inputs` should be one sequence, got {len(x)}")
-        if rest and rest[0] is not None and not bool(rest[0].all()):
+        if padding is not None and not bool(padding.all()):
             raise ValueError("`inputs` has padding; give the tokens of one text alone")
         if found and x.shape != found[0][1].shape:
             raise ValueError(
