@@ -7,7 +7,7 @@ PyTorch's fused attention does, is decorated with ``checked`` alone.
 """
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ParamSpec, TypeVar, overload
 
 import torch
@@ -106,11 +106,9 @@ def _cast(x: Any, dtype: torch.dtype) -> Any:
     return x
 
 
-def with_options(function: Callable[..., R], options: Options) -> Callable[..., R]:
-    """The form with the options of its layer, or as it is if it takes none."""
-    return functools.partial(function, options=options) if _takes_options(function) else function
-
-
-@functools.cache
-def _takes_options(function: Callable[..., Any]) -> bool:
-    return "options" in parameters_of(function)
+def with_options(forms: Mapping[str, Callable[..., R]], options: Options) -> dict[str, Any]:
+    """The forms with the options of their layer; a form that takes none stays as it is."""
+    return {
+        name: functools.partial(form, options=options) if "options" in parameters_of(form) else form
+        for name, form in forms.items()
+    }

@@ -84,8 +84,9 @@ def test_letters_of_a_named_tuple() -> None:
 
 def test_only_forms_that_take_options_are_given_them() -> None:
     options = retention.Retaining(chunk=3)
-    assert with_options(retention.naive, options) is retention.naive
-    assert with_options(retention.chunked, options).keywords == {"options": options}
+    forms = with_options(retention.FORMS, options)
+    assert forms["naive"] is retention.naive
+    assert forms["chunked"].keywords == {"options": options}
 
 
 @pytest.mark.parametrize(("old", "new"), precision.RENAMED.items())

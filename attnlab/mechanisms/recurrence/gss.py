@@ -183,6 +183,7 @@ class GSS(Layer):
                 f"narrow={options.narrow} does not divide dim={dim}: choose one of its divisors"
             )
         self.dim, self.form, self.options = dim, form, options
+        self.forms = with_options(FORMS, options)
         channels, hidden = dim // options.narrow, dim * options.wide
         value = nn.Sequential(
             nn.Linear(dim, channels, bias=False), nn.GELU(), nn.LayerNorm(channels)
@@ -201,9 +202,7 @@ class GSS(Layer):
         return skipping_padding(self._mixed, x, padding)
 
     def _mixed(self, x: Tokens) -> Tokens:
-        mixed = with_options(FORMS[self.form], self.options)(
-            self.heads.value(x), self.a, self.b, self.C, self.skip
-        )
+        mixed = self.forms[self.form](self.heads.value(x), self.a, self.b, self.C, self.skip)
         return self.heads.output(mixed, F.gelu(self.gate(x)))
 
     @checked

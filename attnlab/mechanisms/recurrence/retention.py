@@ -206,6 +206,7 @@ class Retention(Layer):
         self.heads = Heads(dim, heads, value_dim=value_scale * max(1, dim // heads))
         self.heads.output = GatedOutput(heads, self.heads.value_dim, dim)
         self.dim, self.form, self.options = dim, form, options
+        self.forms = with_options(FORMS, options)
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
@@ -213,9 +214,7 @@ class Retention(Layer):
         return skipping_padding(self._mixed, x, padding)
 
     def _mixed(self, x: Tokens) -> Tokens:
-        return self.heads.output(
-            self.heads.join(with_options(FORMS[self.form], self.options)(*self._projected(x))), x
-        )
+        return self.heads.output(self.heads.join(self.forms[self.form](*self._projected(x))), x)
 
     def _projected(self, x: Tokens) -> tuple[Tensor, ...]:
         """Queries, keys and values; queries and keys turned by their places in ``x``. Not in half

@@ -195,6 +195,7 @@ class H3(Layer):
         super().__init__()
         self.heads = Heads(dim, heads, bias=bias)
         self.dim, self.form, self.options = dim, form, options
+        self.forms = with_options(FORMS, options)
         modes, d = options.state // 2, self.heads.head_dim
         A, kind = state_space.lin(modes), torch.get_default_dtype()
         self.taps = nn.Parameter(torch.randn(heads, d, options.shift) / options.shift**0.5)
@@ -211,9 +212,7 @@ class H3(Layer):
 
     def _mixed(self, x: Tokens) -> Tokens:
         return self.heads.merge(
-            with_options(FORMS[self.form], self.options)(
-                *self.heads.project(x), self.taps, self._space()
-            )
+            self.forms[self.form](*self.heads.project(x), self.taps, self._space())
         )
 
     def _space(self) -> StateSpace:
