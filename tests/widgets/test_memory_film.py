@@ -19,23 +19,8 @@ from attnlab.catalog import card
 from attnlab.lens.memories import LOST, Attended, Carried
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.models.tiny import TinyTransformer
+from tests.lens.test_memories import COMPRESSIVE, DIM, XL, N, layer, vectors
 from tests.widgets.stored import assert_fresh, stored, write
-
-DIM, HEADS, N = 10, 2, 17
-XL = {"segment": 3, "memory": 4}
-COMPRESSIVE = {"segment": 4, "memory": 4, "compressed": 3, "rate": 2}
-
-
-def layer(name: str, **options: Any) -> torch.nn.Module:
-    torch.manual_seed(0)
-    heads = {} if name in ("rwkv", "gru", "lstm", "brc", "nbrc") else {"heads": HEADS}
-    given = {"dim": DIM, "causal": True, **heads, **options}
-    return attnlab.build(name, **given).double()
-
-
-def vectors(n: int = N) -> torch.Tensor:
-    made = torch.Generator().manual_seed(1)
-    return torch.randn(1, n, DIM, generator=made, dtype=torch.float64)
 
 
 def film(name: str, n: int = N, **options: Any) -> MemoryFilm:
