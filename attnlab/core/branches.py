@@ -29,9 +29,9 @@ class Layer(Protocol):
 
 def last_matrices(sublayer: nn.Module) -> Iterator[Tensor]:
     """The matrices whose products a sublayer adds to the stream: the output projection of
-    attention, and ``contract`` of a feed-forward layer."""
+    attention, and ``contract`` of a feed-forward layer, or of each layer within it."""
     for part in sublayer.modules():
         if isinstance(part, Heads):
             yield part.output.weight
-        elif isinstance(contract := getattr(part, "contract", None), nn.Linear):
-            yield contract.weight
+        elif isinstance(last := getattr(part, "contract", None), nn.Linear | nn.EmbeddingBag):
+            yield last.weight

@@ -50,11 +50,19 @@ def built(card: Card, variant: int = 0) -> nn.Module:
     return catalog.build(card.name, dim=DIM, **given).double().eval()
 
 
-def sizes_of(layer: nn.Module) -> dict[sympy.Symbol, int]:
-    """The letters of a feed-forward layer's claims → their sizes."""
-    contract: Any = layer.contract
+def sizes_of(card: Card, layer: Any) -> dict[sympy.Symbol, int]:
+    """The letters of a feed-forward layer's claims → their sizes; those that stand for options of
+    the page are attributes of its layer."""
+    own = {letters(name)[0]: getattr(layer, option) for name, option in card.letters.items()}
     n, dim, f = letters("n dim f")
-    return {n: N, dim: DIM, f: contract.in_features}
+    contract = last_modules(layer)[0]
+    hidden = {f: contract.in_features} if isinstance(contract, nn.Linear) else {}
+    return {n: N, dim: DIM, **hidden, **own}
+
+
+def last_modules(layer: nn.Module) -> list[Any]:
+    """What holds the last matrices of a layer, whose products it adds to the stream."""
+    return [part.contract for part in layer.modules() if hasattr(part, "contract")]
 
 
 @pytest.mark.parametrize(("card", "form"), FEED_FORMS)
@@ -65,7 +73,8 @@ def test_each_form_of_a_feed_equals_naive(card: Card, form: str) -> None:
     ]
     for variant in variants(card):
         given = card.arguments(card.forms[form], variant)
-        out, expected = card.forms[form](*made, **given), card.forms["naive"](*made)
+        plain = card.arguments(card.forms["naive"], variant)
+        out, expected = card.forms[form](*made, **given), card.forms["naive"](*made, **plain)
         torch.testing.assert_close(out, expected)
         for mine, theirs in zip(gradients(out, made), gradients(expected, made), strict=True):
             torch.testing.assert_close(mine, theirs)
@@ -92,22 +101,26 @@ def test_a_feed_treats_each_token_alone(card: Card, variant: int) -> None:
 def test_a_feed_has_the_parameters_and_the_flops_that_it_claims(card: Card, variant: int) -> None:
     claims, layer = card.claims, built(card, variant)
     assert isinstance(claims, Feed)
-    sizes = sizes_of(layer)
+    sizes = sizes_of(card, layer)
     assert sum(p.numel() for p in layer.parameters()) == claims.parameters.subs(sizes)
     x = torch.randn(1, N, DIM, dtype=torch.float64)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         layer(x)
     assert counter.get_total_flops() == claims.time.subs(sizes)
     used = 0
-    for weight in torch.autograd.grad(layer(x[:, :1]).square().sum(), list(layer.parameters())):
-        used += int((weight != 0).sum())
     active = claims.parameters if claims.active is None else claims.active
+    tokens = torch.randn(1, 1 if active.subs(sizes) != claims.parameters.subs(sizes) else 64, DIM)
+    out = layer(tokens.to(x.dtype))  # many tokens show the units that a ReLU closes for one
+    for weight in torch.autograd.grad(out.square().sum(), list(layer.parameters())):
+        used += int((weight != 0).sum())
     assert used <= active.subs(sizes)
     assert claims.active is not None or used == active.subs(sizes)
 
 
 @pytest.mark.parametrize(("card", "variant"), FEEDS)
-def test_a_feed_trains_one_step_and_its_last_matrix_is_contract(card: Card, variant: int) -> None:
+def test_a_feed_trains_one_step_and_its_last_matrices_are_contract(
+    card: Card, variant: int
+) -> None:
     layer = built(card, variant).train()
     x = torch.randn(ROWS, N, DIM, dtype=torch.float64)
     loss = (layer(x) - x).square().mean()
@@ -117,10 +130,10 @@ def test_a_feed_trains_one_step_and_its_last_matrix_is_contract(card: Card, vari
             assert p.grad is not None
             p.sub_(0.01 * p.grad)
     assert (layer(x) - x).square().mean() < loss
-    contract: Any = layer.contract
-    assert contract.weight.shape[0] == DIM
+    assert last_modules(layer)
+    assert all(DIM in last.weight.shape for last in last_modules(layer))
     with torch.no_grad():
-        for p in (contract.weight, contract.bias):
+        for p in (p for last in last_modules(layer) for p in last.parameters()):
             p.zero_()
     assert (layer(x) == 0).all()
 
