@@ -9,6 +9,7 @@ attention. Nothing is timed; a row is a loss in nats per byte, on the same valid
 
     trained       at places 16 to 31, whose rows are trained
     tiled         at places 32 to 127, with copies of the 32 rows in their order
+    tiled, inside where a window sees no row of another copy: places 16 to 31 of each
     shuffled      with copies in an order of their own: rows that are trained, in the wrong places
     one row       with the last trained row at every place
     random        with rows drawn like the trained ones: of the mean and spread of each number
@@ -84,6 +85,9 @@ def _scores(trained: Trained) -> Scores:
         at = losses(longer(trained.model, how, trained.seed), texts)
         found["trained"] = round(at[SHORT // 2 : SHORT].mean().item(), 3)
         found[how] = round(at[SHORT:].mean().item(), 3)
+        if how == "tiled":
+            inside = at[SHORT:].unflatten(0, (-1, SHORT))[:, SHORT // 2 :]
+            found["tiled, inside"] = round(inside.mean().item(), 3)
     return found
 
 

@@ -67,7 +67,7 @@ class Flattened(nn.Module):
         nn.init.zeros_(self.contract.bias)
 
     def forward(self, x: Float[Tensor, "b n dim"]) -> Float[Tensor, "b n dim"]:
-        out: Tensor = self.contract(F.relu(self.expand(x)))
+        out: Tensor = self.contract(F.gelu(self.expand(x)))
         return out
 
 
