@@ -1,5 +1,6 @@
 """The layers that every TinyTransformer stacks: attention and feed-forward on a residual stream."""
 
+import copy
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -165,8 +166,7 @@ class Stack(nn.Module):
     def __init__(self, blocks: Sequence[Block], dim: int, depth: nn.Module | None = None) -> None:
         super().__init__()
         self.blocks = nn.ModuleList(blocks)
-        normalised = all(join.normalised for block in blocks for join, _ in block.sublayers()[-1:])
-        self.norm = nn.Identity() if normalised else nn.LayerNorm(dim)
+        self.norm = _last_norm([block.sublayers()[-1][0] for block in blocks], dim)
         self.depth: Any = Plain() if depth is None else depth
 
     def forward(
@@ -208,6 +208,13 @@ class Stack(nn.Module):
         layers = [Stepping(block, state, *source) for block, state in both]  # type: ignore[arg-type]
         out: Tensor = self.norm(self.depth.step(x, layers))
         return out, [layer.state for layer in layers]
+
+
+def _last_norm(joins: Sequence[Any], dim: int) -> nn.Module:
+    """None if the joins leave the stream normalised, or else one of the same kind as theirs."""
+    if all(join.normalised for join in joins):
+        return nn.Identity()
+    return copy.deepcopy(getattr(joins[-1], "norm", nn.LayerNorm(dim)))
 
 
 def initialise_branches(model: nn.Module, keep: Sequence[nn.Module]) -> None:
