@@ -41,7 +41,7 @@ def depth_profile(name: str, layers: int = 64, **options: Any) -> DepthProfile:
 
     ``options`` are those of the join. Pre-norm and post-norm are shown as their papers have them,
     without GPT-2's smaller matrices, unless ``shrink=True`` is given. A ValueError or TypeError for
-    a name, a number of layers or an option that there is not. 64 layers take less than a
+    a name, a number of layers or an option that there is not. 64 layers take about a
     second, and the same call gives the same numbers.
     """
     card = choose("join", name, catalog.with_role("join"))

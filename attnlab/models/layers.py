@@ -46,6 +46,9 @@ class Block(nn.Module):
         self.cross_residual: Any = join() if cross is not None else None
         self.feed_forward = feed
         self.feed_forward_residual: Any = join()
+        for own, sublayer in self.sublayers():
+            if sublayer is not cross and hasattr(own, "prepare"):
+                own.prepare(sublayer)
 
     def forward(
         self,

@@ -17,7 +17,7 @@ from attnlab.core.suggest import check_choice
 from attnlab.mechanisms.positions.factorized import DEVIATION, FactorizedEmbedding, Factors
 from attnlab.models.layers import Block, Stack, embedding_std
 from attnlab.models.mixers import build_cross, build_mixers
-from attnlab.models.options import CLASSIFIERS, Options, check_switch
+from attnlab.models.options import CLASSIFIERS, Options, as_list, check_switch
 
 ROLES = ("feed", "join", "depth")
 NORMS = {"pre": "pre_norm", "post": "post_norm"}
@@ -62,15 +62,27 @@ def check(o: Options) -> None:
     """A ValueError for names that the catalogue does not know, or not in this role."""
     for role in ROLES:
         check_choice(role, getattr(o, role), catalog.with_role(role))
+    built = any(isinstance(each, nn.Module) for each in as_list(o.attention))
+    if built and hasattr(catalog.with_role("join")[o.join].build, "prepare"):
+        raise ValueError(
+            f"join={o.join!r} puts a norm inside attention, which would change the module that you "
+            "built; give attention by its name, or a function (dim, heads, causal) that builds one"
+        )
 
 
 def stack(o: Options, *, causal: bool) -> Stack:
     """The encoder, or with ``causal`` the decoder, which reads the source if there is one."""
     cross = causal and o.kind == "encoder_decoder"
     way = depth(o)
+    side = "alone" if o.kind != "encoder_decoder" else "decoder" if causal else "encoder"
     blocks = [
-        Block(mixer, cross=build_cross(o) if cross else None, feed=feed(o), join=join(o))
-        for mixer in build_mixers(o, causal)
+        Block(
+            mixer,
+            cross=build_cross(o) if cross else None,
+            feed=feed(o),
+            join=join(o, side=side, layer=layer),
+        )
+        for layer, mixer in enumerate(build_mixers(o, causal))
     ]
     return Stack(blocks, o.dim, way)
 
@@ -80,9 +92,10 @@ def feed(o: Options) -> nn.Module:
     return _built("feed", o, {} if o.hidden is None else {"hidden": o.hidden})
 
 
-def join(o: Options) -> Callable[[], nn.Module]:
-    """What makes the join of each sublayer."""
-    return partial(_built, "join", o, {"dropout": o.dropout})
+def join(o: Options, **place: Any) -> Callable[[], nn.Module]:
+    """What makes the join of each sublayer; ``place`` is which ``side`` of the model and which
+    ``layer`` it is."""
+    return partial(_built, "join", o, {"dropout": o.dropout, **place})
 
 
 def depth(o: Options) -> nn.Module:
@@ -111,7 +124,7 @@ def _check_branches(o: Options) -> None:
     if not hasattr(catalog.with_role("join")[o.join].build, "branch"):
         raise ValueError(
             f"depth={o.depth!r} needs a join that only adds, such as join='pre_norm', got "
-            f"join={o.join!r}: a layer norm after the sum cannot be undone"
+            f"join={o.join!r}, which does more than add"
         )
     if o.kind == "encoder_decoder":
         raise ValueError(

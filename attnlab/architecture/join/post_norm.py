@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.core.branches import Sublayer, shrink
-from attnlab.core.card import Card
+from attnlab.core.card import Card, letters
 from attnlab.core.claims import Join
 from attnlab.core.norms import Norm, norm_of
 from attnlab.core.options import Size
@@ -67,13 +67,17 @@ class PostNorm(nn.Module):
 
 # ---- card
 
+(L,) = letters("L")
+
 CARD = Card(
     __doc__,
     name="post_norm",
     family="join",
     role="join",
     forms=FORMS,
-    claims=Join(variance=sympy.Integer(1), gradient=sympy.Integer(1)),
+    claims=Join(
+        variance=sympy.Integer(1), gradient=sympy.Integer(1), around=sympy.sqrt(2) ** (1 - L)
+    ),
     build=PostNorm,
     variants=({"norm": "rms_norm"}, {"norm": "no_norm", "shrink": False}),
     aliases=("post",),

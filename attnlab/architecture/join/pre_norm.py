@@ -85,7 +85,7 @@ CARD = Card(
     family="join",
     role="join",
     forms=FORMS,
-    claims=Join(variance=1 + L, gradient=sympy.sqrt((1 + L) / 2)),
+    claims=Join(variance=1 + L, gradient=sympy.sqrt((1 + L) / 2), around=sympy.Integer(1)),
     build=PreNorm,
     variants=({"norm": "rms_norm"}, {"norm": "no_norm", "shrink": False}),
     aliases=("pre",),
