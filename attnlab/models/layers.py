@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from attnlab.architecture.depth.checkpointed import again
 from attnlab.architecture.depth.plain import Plain
 from attnlab.core.branches import Branch, Sublayer
+from attnlab.core.depth import Sets
 from attnlab.core.options import takes_structure
 
 
@@ -100,6 +101,23 @@ class Block(nn.Module):
         found = [(self.attention_residual, self.attention), (self.cross_residual, self.cross)]
         found += [(self.feed_forward_residual, self.feed_forward)]
         return [(join, sublayer) for join, sublayer in found if sublayer is not None]
+
+
+def united(blocks: Sequence[Block], sets: Sets) -> list[Block]:
+    """The blocks as their sets say: a shared sublayer has one join and one cross-attention, and
+    layers that share everything are one block."""
+    for block, attention, feed in zip(blocks, *sets, strict=True):
+        first = blocks[sets.attention.index(attention)]
+        block.attention, block.cross = first.attention, first.cross
+        block.attention_residual, block.cross_residual = (
+            first.attention_residual,
+            first.cross_residual,
+        )
+        first = blocks[sets.feed.index(feed)]
+        block.feed_forward = first.feed_forward
+        block.feed_forward_residual = first.feed_forward_residual
+    used = list(zip(*sets, strict=True))
+    return [blocks[used.index(each)] for each in used]
 
 
 def _branch(join: Any, sublayer: nn.Module, call: Sublayer) -> Branch:

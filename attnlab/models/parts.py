@@ -12,10 +12,11 @@ from typing import Any
 from torch import nn
 
 from attnlab import catalog
+from attnlab.core.depth import Way
 from attnlab.core.options import parameters_of
 from attnlab.core.suggest import check_choice
 from attnlab.mechanisms.positions.factorized import DEVIATION, FactorizedEmbedding, Factors
-from attnlab.models.layers import Block, Stack, embedding_std
+from attnlab.models.layers import Block, Stack, embedding_std, united
 from attnlab.models.mixers import build_cross, build_mixers
 from attnlab.models.options import CLASSIFIERS, Options, check_switch
 
@@ -68,11 +69,13 @@ def stack(o: Options, *, causal: bool) -> Stack:
     """The encoder, or with ``causal`` the decoder, which reads the source if there is one."""
     cross = causal and o.kind == "encoder_decoder"
     way = depth(o)
+    sets = (way if isinstance(way, Way) else Way()).sets(o.layers)
+    feeds = {number: feed(o) for number in sets.feed}
     blocks = [
-        Block(mixer, cross=build_cross(o) if cross else None, feed=feed(o), join=join(o))
-        for mixer in build_mixers(o, causal)
+        Block(mixer, cross=build_cross(o) if cross else None, feed=feeds[number], join=join(o))
+        for mixer, number in zip(build_mixers(o, causal, sets.attention), sets.feed, strict=True)
     ]
-    return Stack(blocks, o.dim, way)
+    return Stack(united(blocks, sets), o.dim, way)
 
 
 def feed(o: Options) -> nn.Module:
