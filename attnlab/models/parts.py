@@ -70,11 +70,12 @@ def stack(o: Options, *, causal: bool) -> Stack:
     cross = causal and o.kind == "encoder_decoder"
     way = depth(o)
     sets = (way if isinstance(way, Way) else Way()).sets(o.layers)
-    feeds = {number: feed(o) for number in sets.feed}
-    blocks = [
-        Block(mixer, cross=build_cross(o) if cross else None, feed=feeds[number], join=join(o))
-        for mixer, number in zip(build_mixers(o, causal, sets.attention), sets.feed, strict=True)
-    ]
+    blocks: list[Block] = []
+    for mixer, number in zip(build_mixers(o, causal, sets.attention), sets.feed, strict=True):
+        earlier = sets.feed.index(number)
+        crossing = build_cross(o) if cross else None
+        feeding = blocks[earlier].feed_forward if earlier < len(blocks) else feed(o)
+        blocks.append(Block(mixer, cross=crossing, feed=feeding, join=join(o)))
     return Stack(united(blocks, sets), o.dim, way)
 
 
