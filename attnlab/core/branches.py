@@ -30,10 +30,12 @@ class Branch(NamedTuple):
 class Layer(Protocol):
     """A layer with all its other inputs given. A depth calls it, or adds its branches itself.
 
-    ``padding`` is True at real tokens, (b, n), or None where all are real.
+    ``padding`` is True at real tokens, (b, n), or None where all are real. ``start`` is the
+    position of the first token, not 0 in decoding; one for each sequence where they differ.
     """
 
     padding: Tensor | None
+    start: int | Tensor
 
     def __call__(self, x: Tensor) -> Tensor: ...
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from attnlab.architecture.depth.checkpointed import again
 from attnlab.architecture.depth.plain import Plain
 from attnlab.core.branches import Branch, Sublayer
+from attnlab.core.depth import Sets
 from attnlab.core.options import takes_padding, takes_structure
 
 
@@ -112,6 +113,19 @@ class Block(nn.Module):
         return [(join, sublayer) for join, sublayer in found if sublayer is not None]
 
 
+def united(blocks: Sequence[Block], sets: Sets) -> list[Block]:
+    """The blocks, whose attention and feed-forward layers are shared as ``sets`` say: so are their
+    joins and cross-attention, and layers that share everything are one block."""
+    for block, attention, feed in zip(blocks, *sets, strict=True):
+        first = blocks[sets.attention.index(attention)]
+        block.attention_residual = first.attention_residual
+        block.cross, block.cross_residual = first.cross, first.cross_residual
+        first = blocks[sets.feed.index(feed)]
+        block.feed_forward_residual = first.feed_forward_residual
+    used = list(zip(*sets, strict=True))
+    return [blocks[used.index(each)] for each in used]
+
+
 def _branch(join: Any, sublayer: nn.Module, call: Sublayer) -> Branch:
     return Branch(partial(join.branch, f=call), (*sublayer.parameters(), *join.parameters()))
 
@@ -138,6 +152,7 @@ class Given:
         self.block, self.padding, self.structure = block, padding, structure
         self.source = (memory, memory_padding, structure)
         self.recomputed = False
+        self.start: int | Tensor = 0
 
     def __call__(self, x: Tensor) -> Tensor:
         run = again(self.block) if self.recomputed else self.block
@@ -209,11 +224,14 @@ class Stack(nn.Module):
         memory: Float[Tensor, "b m dim"] | None = None,
         memory_padding: Bool[Tensor, "b m"] | None = None,
         structure: Any = None,
+        start: int | Tensor = 0,
     ) -> tuple[Float[Tensor, "b t dim"], list[Any]]:
-        """``forward`` for the next t positions only."""
+        """``forward`` for the next t positions only, of which ``start`` is the first."""
         both = zip(self.blocks, states, strict=True)
         source = (memory, memory_padding, structure)
         layers = [Stepping(block, state, *source) for block, state in both]  # type: ignore[arg-type]
+        for layer in layers:
+            layer.start = start
         out: Tensor = self.norm(self.depth.step(x, layers))
         return out, [layer.state for layer in layers]
 

@@ -12,10 +12,11 @@ from typing import Any
 from torch import nn
 
 from attnlab import catalog
+from attnlab.core.depth import Way
 from attnlab.core.options import parameters_of
 from attnlab.core.suggest import check_choice
 from attnlab.mechanisms.positions.factorized import DEVIATION, FactorizedEmbedding, Factors
-from attnlab.models.layers import Block, Stack, embedding_std
+from attnlab.models.layers import Block, Stack, embedding_std, united
 from attnlab.models.mixers import build_cross, build_mixers
 from attnlab.models.options import CLASSIFIERS, Options, as_list, check_switch
 
@@ -75,16 +76,16 @@ def stack(o: Options, *, causal: bool) -> Stack:
     cross = causal and o.kind == "encoder_decoder"
     way = depth(o)
     side = "alone" if o.kind != "encoder_decoder" else "decoder" if causal else "encoder"
-    blocks = [
-        Block(
-            mixer,
-            cross=build_cross(o) if cross else None,
-            feed=feed(o),
-            join=join(o, side=side, layer=layer),
-        )
-        for layer, mixer in enumerate(build_mixers(o, causal))
-    ]
-    return Stack(blocks, o.dim, way)
+    sets = (way if isinstance(way, Way) else Way()).sets(o.layers)
+    mixers = build_mixers(o, causal, sets.attention)
+    blocks: list[Block] = []
+    for layer, (mixer, number) in enumerate(zip(mixers, sets.feed, strict=True)):
+        earlier = sets.feed.index(number)
+        crossing = build_cross(o) if cross else None
+        feeding = blocks[earlier].feed_forward if earlier < len(blocks) else feed(o)
+        made = join(o, side=side, layer=layer)
+        blocks.append(Block(mixer, cross=crossing, feed=feeding, join=made))
+    return Stack(united(blocks, sets), o.dim, way)
 
 
 def feed(o: Options) -> nn.Module:

@@ -19,6 +19,7 @@ from attnlab import catalog
 from attnlab.core.branches import Branch
 from attnlab.core.card import Card, letters
 from attnlab.core.claims import Depth, Feed, Join, Number
+from attnlab.core.probe import record
 from attnlab.models.tiny import TinyTransformer
 from attnlab.testing.mechanisms import Cases, Sizes, gradients, inputs, named, variants
 
@@ -39,6 +40,7 @@ FEED_FORMS = cases("feed", lambda card: [named(card, form) for form in list(card
 JOINS = cases("join", lambda card: [named(card)])
 JOIN_VARIANTS = cases("join", lambda card: [named(card, i) for i in range(len(variants(card)))])
 DEPTHS = cases("depth", lambda card: [named(card)])
+DEPTH_VARIANTS = cases("depth", lambda card: [named(card, i) for i in range(len(variants(card)))])
 DEPTH_FORMS = cases("depth", lambda card: [named(card, form) for form in list(card.forms)[1:]])
 
 
@@ -257,6 +259,7 @@ class Residual(nn.Module):
         matrices = [0.3 * torch.randn(dim, dim, dtype=torch.float64) for _ in range(2)]
         self.matrices = nn.ParameterList([nn.Parameter(each) for each in matrices])
         self.padding: Tensor | None = None
+        self.start: int | Tensor = 0
 
     def forward(self, x: Tensor) -> Tensor:
         for branch in self.branches:
@@ -274,6 +277,14 @@ def deep(layers: int) -> tuple[Tensor, list[Residual]]:
     return torch.randn(ROWS, N, DIM, dtype=torch.float64, requires_grad=True), made
 
 
+def way_of(card: Card, layers: int, variant: int = 0) -> Any:
+    """The module of a depth page, for that many layers of width DIM."""
+    torch.manual_seed(3)
+    takes = {"dim": DIM, "layers": layers}
+    given = {name: value for name, value in takes.items() if name in parameters_of_build(card)}
+    return catalog.build(card.name, **given, **variants(card)[variant]).double().eval()  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(("card", "form"), DEPTH_FORMS)
 def test_each_form_of_a_depth_equals_naive(card: Card, form: str) -> None:
     x, layers = deep(5)
@@ -289,18 +300,18 @@ def test_a_depth_is_the_loop_where_it_says_so(card: Card) -> None:
     claims = card.claims
     assert isinstance(claims, Depth)
     x, layers = deep(5)
-    way, loop = catalog.build(card.name).double(), x
+    way, loop = way_of(card, len(layers)), x
     for layer in layers:
         loop = layer(loop)
     assert torch.allclose(way(x, layers), loop) == (claims.equals == "the loop over the layers")
     with torch.no_grad():
-        torch.testing.assert_close(way.step(x, copy.copy(layers)), way(x, layers))  # type: ignore[operator]
+        torch.testing.assert_close(way.step(x, copy.copy(layers)), way(x, layers))
 
 
 def kept(card: Card, layers: int) -> int:
     """Elements that the forward pass keeps, parameters apart; no tensor is counted twice."""
     x, made = deep(layers)
-    way, found = catalog.build(card.name).double(), {}
+    way, found = way_of(card, layers), {}
 
     def book(saved: Tensor) -> Tensor:
         if not isinstance(saved, nn.Parameter):
@@ -323,3 +334,35 @@ def test_a_depth_keeps_what_it_claims(card: Card) -> None:
     for layers in (2, 5, 11):
         claimed = sympy.sympify(claims.kept).subs({L: layers, a: one, x: stream})
         assert kept(card, layers) == pytest.approx(int(claimed), abs=stream), layers
+
+
+@pytest.mark.parametrize(("card", "variant"), DEPTH_VARIANTS)
+def test_a_depth_keeps_rows_apart_and_steps_as_it_runs(card: Card, variant: int) -> None:
+    x, layers = deep(5)
+    way = way_of(card, len(layers), variant)
+    with torch.no_grad():
+        out = way(x, layers)
+        torch.testing.assert_close(way.step(x, copy.copy(layers)), out)
+        torch.testing.assert_close(torch.cat([way(row[None], layers) for row in x]), out)
+
+
+@pytest.mark.parametrize("card", DEPTHS)
+def test_a_depth_has_the_parameters_that_it_claims(card: Card) -> None:
+    claims = card.claims
+    assert isinstance(claims, Depth)
+    L, p = letters("L p")
+    sizes = {"vocab": 11, "dim": DIM, "heads": 2, "max_len": N}
+    for layers in (1, 4):
+        stack: Any = TinyTransformer(**sizes, layers=layers, depth=card.name).decoder
+        one = sum(each.numel() for each in stack.blocks[0].parameters())
+        claimed = sympy.sympify(claims.parameters).subs({L: layers, p: one})
+        assert sum(each.numel() for each in stack.blocks.parameters()) == claimed
+
+
+@pytest.mark.parametrize("card", DEPTHS)
+def test_each_promised_note_of_a_depth_fires(card: Card) -> None:
+    x, layers = deep(5)
+    for variant in range(len(variants(card))):
+        with record() as notes:
+            way_of(card, len(layers), variant)(x, layers)
+        assert {name for names in card.notes.values() for name in names} <= {*notes.names()}
