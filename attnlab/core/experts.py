@@ -16,9 +16,10 @@ E is the number of experts and k the number of choices that a token has. Each se
 its own: experts have a capacity for each, so sequences of a batch do not influence each other.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import torch
 from jaxtyping import Float, Int
@@ -63,8 +64,10 @@ def routed(
     chosen: Int[Tensor, "b n k"],
     gates: Float[Tensor, "b n k"],
     capacity: Int[Tensor, "b"],
+    padding: TokenPadding,
 ) -> Routing:
-    """The routing after choices beyond an expert's capacity are dropped."""
+    """The routing after choices beyond an expert's capacity are dropped. Padding takes no place."""
+    chosen = chosen if padding is None else chosen.masked_fill(~padding[..., None], -1)
     experts = placed(chosen, capacity, router.shape[-1])
     note("router", router)
     note("chosen", chosen)
@@ -116,16 +119,29 @@ def _refuse_not_finite(scores: Tensor) -> None:
     )
 
 
-def real_tokens(x: Float[Tensor, "b n dim"], padding: TokenPadding) -> Int[Tensor, "b"]:
-    """How many tokens of each sequence are no padding."""
-    if padding is None:
-        return x.new_full((x.shape[0],), x.shape[1], dtype=torch.int64)
-    return padding.sum(-1)
+def room(
+    x: Float[Tensor, "b n dim"], experts: int, capacity: float | None,
+    padding: TokenPadding, *, round_up: bool = False,
+) -> Int[Tensor, "b"]:  # fmt: skip
+    """How many of the T real tokens of each sequence an expert has room for: int(T · capacity / E)
+    and at least one, or all of them if ``capacity`` is None. ``round_up``: from ⌈T / E⌉, not T / E.
+    """
+    every = x.new_full((x.shape[0],), x.shape[1], dtype=torch.int64)
+    tokens = every if padding is None else padding.sum(-1)
+    if capacity is None:
+        return tokens
+    check_capacity("capacity", capacity)
+    share = -(-tokens // experts) * experts if round_up else tokens
+    return (share.double() * capacity / experts).long().clamp(min=1)
 
 
-def without_padding(chosen: Int[Tensor, "b n k"], padding: TokenPadding) -> Int[Tensor, "b n k"]:
-    """``chosen`` with -1 at padding, which takes no place."""
-    return chosen if padding is None else chosen.masked_fill(~padding[..., None], -1)
+def check_capacity(name: str, capacity: float) -> None:
+    """A ValueError unless there is room for something."""
+    if capacity <= 0:
+        raise ValueError(
+            f"{name} should be above 0, got {capacity}: experts without room drop every token; "
+            f"{name}=None sets no limit"
+        )
 
 
 def balance(router: Float[Tensor, "b n E"], chosen: Int[Tensor, "b n k"]) -> Float[Tensor, ""]:
@@ -194,71 +210,90 @@ class Matrices(nn.Module):
         return f"experts={experts}, in_features={width}, out_features={out}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExpertOptions(Options):
-    """What all mixtures of experts have.
-
-    experts: their number, E.
-    balance: weight α of the balance loss while training; 0 leaves it out.
-    """
-
-    experts: Size = 8
-    balance: float = 0.01
-
-    def check(self) -> None:
-        if self.balance < 0:
-            raise ValueError(f"balance should be at least 0, got {self.balance}")
-        for name in ("capacity", "evaluation_capacity"):
-            limit = getattr(self, name, None)
-            if limit is not None and limit <= 0:
-                raise ValueError(
-                    f"{name} should be above 0, got {limit}: an expert without a place drops every "
-                    f"token; {name}=None sets no limit"
-                )
-
-
-class Mixture(nn.Module):
-    """Experts and their router. A page says by ``route`` which tokens go where.
+class Mixture(nn.Module, ABC):
+    """E experts. A page says by ``route`` which of them compute each token.
 
     hidden: width of the hidden layer of each expert, 4·dim if not given.
     """
 
-    def __init__(self, dim: int, hidden: int | None, form: str, options: ExpertOptions) -> None:
+    steps, ahead = True, False
+    """Whether it gives a token alone what it gives it among others; whether a later token may
+    change the output of an earlier one."""
+
+    def __init__(self, dim: int, hidden: int | None, experts: int, form: str) -> None:
         super().__init__()
-        self.compute: Compute = choose("form", form, COMPUTE)
-        self.form, self.options = form, options
+        self.form, self.compute = form, choose("form", form, COMPUTE)
         hidden = 4 * dim if hidden is None else hidden
-        self.router = nn.Linear(dim, options.experts, bias=False)
-        self.expand = Matrices(options.experts, dim, hidden)
-        self.contract = Matrices(options.experts, hidden, dim)
+        self.expand = Matrices(experts, dim, hidden)
+        self.contract = Matrices(experts, hidden, dim)
 
     def extra_repr(self) -> str:
-        return ", ".join(filter(None, [f"form={self.form!r}", str(self.options)]))
+        return f"form={self.form!r}"
 
+    @abstractmethod
     def route(self, x: Tensor, padding: TokenPadding) -> Routing:
-        raise NotImplementedError
-
-    @property
-    def limit(self) -> float | None:
-        """The capacity now: one for training, another for evaluation."""
-        o: Any = self.options
-        limit: float | None = o.capacity if self.training else o.evaluation_capacity
-        return limit
-
-    @property
-    def steps(self) -> bool:
-        """Whether it gives a token alone what it gives it among others, as no place is limited."""
-        return self.limit is None
+        """Which experts compute each token of x, in float32 or wider."""
 
     @checked
     def forward(
         self, x: Float[Tensor, "b n dim"], padding: TokenPadding = None
     ) -> Float[Tensor, "b n dim"]:
-        """What the experts add to the stream: zeros for a dropped token and for padding."""
+        """What the experts add to the stream: zeros where no expert computes a token."""
+        return self._computed(x, self._routed(x, padding))
+
+    def _routed(self, x: Tensor, padding: TokenPadding) -> Routing:
         with no_autocast(x.device):
-            routing = self.route(upcast(x), padding)
-        if self.training and self.options.balance:
-            charge("balance", self.options.balance * balance(routing.router, routing.chosen))
+            return self.route(upcast(x), padding)
+
+    def _computed(self, x: Tensor, routing: Routing) -> Tensor:
         expand, contract = self.expand, self.contract
         weights = Experts(expand.weight, expand.bias, contract.weight, contract.bias)
         return self.compute(x, routing, weights)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RouterOptions(Options):
+    """What all layers have whose tokens choose their experts.
+
+    experts: their number, E.
+    balance: weight α of the balance loss while training; 0 leaves it out.
+    capacity: how many tokens an expert has room for while training, as the page says.
+    evaluation_capacity: the same while evaluating; None in either sets no limit.
+    """
+
+    experts: Size = 8
+    balance: float = 0.01
+    capacity: float | None = 1.25
+    evaluation_capacity: float | None = 2.0
+
+    def check(self) -> None:
+        if self.balance < 0:
+            raise ValueError(f"balance should be at least 0, got {self.balance}")
+        for name in ("capacity", "evaluation_capacity"):
+            if (limit := getattr(self, name)) is not None:
+                check_capacity(name, limit)
+
+
+class Routed(Mixture):
+    """Experts that are chosen by a learned router, and charged for being used unevenly."""
+
+    def __init__(self, dim: int, hidden: int | None, form: str, options: RouterOptions) -> None:
+        super().__init__(dim, hidden, options.experts, form)
+        self.router = nn.Linear(dim, options.experts, bias=False)
+        self.limits = {True: options.capacity, False: options.evaluation_capacity}
+        self.balance = options.balance
+
+    @property
+    def limit(self) -> float | None:
+        """The capacity of the mode that the layer is in."""
+        return self.limits[self.training]
+
+    @property
+    def steps(self) -> bool:  # type: ignore[override]
+        return self.limit is None
+
+    def _routed(self, x: Tensor, padding: TokenPadding) -> Routing:
+        routing = super()._routed(x, padding)
+        if self.training and self.balance:
+            charge("balance", self.balance * balance(routing.router, routing.chosen))
+        return routing

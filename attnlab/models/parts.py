@@ -69,15 +69,19 @@ def stack(o: Options, *, causal: bool) -> Stack:
     cross = causal and o.kind == "encoder_decoder"
     way = depth(o)
     blocks = [
-        Block(mixer, cross=build_cross(o) if cross else None, feed=feed(o), join=join(o))
+        Block(mixer, cross=build_cross(o) if cross else None, feed=feed(o, causal), join=join(o))
         for mixer in build_mixers(o, causal)
     ]
     return Stack(blocks, o.dim, way)
 
 
-def feed(o: Options) -> nn.Module:
-    """The feed-forward layer of one block."""
-    return _built("feed", o, {} if o.hidden is None else {"hidden": o.hidden})
+def feed(o: Options, causal: bool) -> nn.Module:
+    """The feed-forward layer of one block; ``causal`` in a decoder."""
+    made = _built("feed", o, {} if o.hidden is None else {"hidden": o.hidden})
+    if causal and getattr(made, "ahead", False):
+        claims: Any = catalog.with_role("feed")[o.feed].claims
+        raise ValueError(f"feed={o.feed!r} cannot stand in a decoder: {claims.ahead}")
+    return made
 
 
 def join(o: Options) -> Callable[[], nn.Module]:

@@ -62,16 +62,15 @@ from attnlab.core.card import Card, letters
 from attnlab.core.claims import Feed
 from attnlab.core.experts import (
     SEEN,
-    ExpertOptions,
     Experts,
-    Mixture,
+    Routed,
+    RouterOptions,
     Routing,
     by_expert,
     one_by_one,
     probabilities,
-    real_tokens,
+    room,
     routed,
-    without_padding,
 )
 from attnlab.core.forms import form
 from attnlab.core.options import Size
@@ -82,14 +81,11 @@ from attnlab.core.shapes import TokenPadding
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwitchOptions(ExpertOptions):
-    """capacity: an expert has room for int(T · capacity / E) of T tokens while training.
-    evaluation_capacity: the same while evaluating; None in either sets no limit.
+class SwitchOptions(RouterOptions):
+    """capacity: an expert has room for int(T · capacity / E) of T tokens.
     jitter: while training, the router reads x · U(1 - jitter, 1 + jitter).
     """
 
-    capacity: float | None = 1.25
-    evaluation_capacity: float | None = 2.0
     jitter: float = 0.01
 
     def check(self) -> None:
@@ -105,10 +101,9 @@ def route(
     x: Tensor, W_r: Tensor, capacity: float | None = 1.25, padding: TokenPadding = None
 ) -> Routing:
     """Each token chooses the most probable expert, whose probability is its gate."""
-    p, tokens = probabilities(x, W_r, padding), real_tokens(x, padding)
+    p = probabilities(x, W_r, padding)
     gates, chosen = p.max(-1, keepdim=True)
-    places = tokens if capacity is None else (tokens * capacity / len(W_r)).long().clamp(min=1)
-    return routed(p, without_padding(chosen, padding), gates, places)
+    return routed(p, chosen, gates, room(x, len(W_r), capacity, padding), padding)
 
 
 @form
@@ -134,7 +129,7 @@ FORMS = {"naive": naive, "grouped": grouped}
 # ---- module
 
 
-class Switch(Mixture):
+class Switch(Routed):
     """Experts and a router that sends each token to one of them.
 
     hidden: width of the hidden layer of each expert, 4·dim if not given.
