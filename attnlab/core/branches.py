@@ -45,11 +45,11 @@ class Layer(Protocol):
 
 def last_matrices(sublayer: nn.Module) -> Iterator[Tensor]:
     """The matrices whose products a sublayer adds to the stream: the output projection of
-    attention, and ``contract`` of a feed-forward layer."""
+    attention, and ``contract`` of a feed-forward layer, one matrix or one of each expert."""
     for part in sublayer.modules():
         if isinstance(part, Heads):
             yield part.output.weight
-        elif isinstance(contract := getattr(part, "contract", None), nn.Linear | Normed):
+        elif isinstance(contract := getattr(part, "contract", None), nn.Module):
             yield contract.weight
 
 

@@ -63,6 +63,12 @@ class Block(nn.Module):
         x = self.attention_residual(x, self._attending(padding, structure))
         return self._after_attention(x, memory, memory_padding, structure, padding)
 
+    @property
+    def steps(self) -> bool:
+        """Whether ``step`` works: a token's output must not depend on how many tokens come with
+        it, as it does where experts have a capacity."""
+        return hasattr(self.attention, "step") and getattr(self.feed_forward, "steps", True)
+
     def step(
         self,
         x: Float[Tensor, "b t dim"],

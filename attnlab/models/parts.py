@@ -82,15 +82,19 @@ def stack(o: Options, *, causal: bool) -> Stack:
     for layer, (mixer, number) in enumerate(zip(mixers, sets.feed, strict=True)):
         earlier = sets.feed.index(number)
         crossing = build_cross(o) if cross else None
-        feeding = blocks[earlier].feed_forward if earlier < len(blocks) else feed(o)
+        feeding = blocks[earlier].feed_forward if earlier < len(blocks) else feed(o, causal)
         made = join(o, side=side, layer=layer)
         blocks.append(Block(mixer, cross=crossing, feed=feeding, join=made))
     return Stack(united(blocks, sets), o.dim, way)
 
 
-def feed(o: Options) -> nn.Module:
-    """The feed-forward layer of one block."""
-    return _built("feed", o, {} if o.hidden is None else {"hidden": o.hidden})
+def feed(o: Options, causal: bool) -> nn.Module:
+    """The feed-forward layer of one block; ``causal`` in a decoder."""
+    made = _built("feed", o, {} if o.hidden is None else {"hidden": o.hidden})
+    if causal and getattr(made, "ahead", False):
+        claims: Any = catalog.with_role("feed")[o.feed].claims
+        raise ValueError(f"feed={o.feed!r} cannot stand in a decoder: {claims.ahead}")
+    return made
 
 
 def join(o: Options, **place: Any) -> Callable[[], nn.Module]:
