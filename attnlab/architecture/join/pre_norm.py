@@ -87,4 +87,11 @@ CARD = Card(
     claims=Join(variance=1 + L, gradient=sympy.sqrt((1 + L) / 2)),
     build=PreNorm,
     aliases=("pre",),
+    demo="""
+    >>> join, x = attnlab.build("pre_norm", dim=64), torch.randn(4, 100, 64)
+    >>> for _ in range(100):  # sublayers that add noise of variance 1
+    ...     x = join(x, torch.randn_like)
+    >>> round(x.var().item(), -1)
+    100.0
+    """,
 )
