@@ -258,9 +258,12 @@ class Card:
             ("forms", ", ".join(self.forms)),
             *((f"{what}, {form}", f"{self.cost(what, form)} {unit}") for what, form, unit in costs),
             *self.claims.rows(),
-            ("seen inside", ", ".join(sorted({n for names in self.notes.values() for n in names}))),
+            *([("seen inside", ", ".join(self._noted()))] if self.notes else []),
             *(("departs from the paper", departure) for departure in self.departures),
         ]
+
+    def _noted(self) -> list[str]:
+        return sorted({name for names in self.notes.values() for name in names})
 
     def _costs(self) -> list[tuple[str, str]]:
         """What is claimed for each form: ("time", form), …"""

@@ -18,11 +18,11 @@ from attnlab.core.options import parameters_of
 from attnlab.core.typeset import in_plain_text
 from attnlab.figures.drawing import Drawing
 from attnlab.figures.theme import SERIES, Theme
-from attnlab_widgets.part_pictures.sketch import SMALL, WIDE, Sketch, sheet
+from attnlab_widgets.part_pictures.sketch import SMALL, WIDE, Sketch, counted, sheet
 
 LAYERS, MOST = 6, 8
 ROWS, N, DIM = 1, 5, 8
-_TOP, _TALL, _SIDE = 44, 40, 30
+_TOP, _TALL, _SIDE = 42, 36, 30
 
 
 class Book:
@@ -105,7 +105,7 @@ def draw(card: Card, theme: Theme) -> Sketch:
     book = look(card.name)
     whole = max(look("plain").inside)
     calls = book.calls[:MOST]
-    drawing = sheet(138, theme, f"{LAYERS} layers, as they run")
+    drawing = sheet(112, theme, f"{LAYERS} layers, as they run")
     step = (WIDE - 34) / max(len(calls), 1)
     side = min(_SIDE, step - 12)
     middle = _TOP + _TALL / 2
@@ -165,14 +165,13 @@ def _key(drawing: Drawing) -> None:
 
 def _words(card: Card, book: Book, whole: int) -> str:
     claims: Any = card.claims
-    inside = sum(1 for each in book.inside if each > whole / 2)
-    ends = sum(1 for each in book.before if each)
-    parts = [f"{LAYERS} layers run in {len(book.calls)} calls"]
-    if len({*book.calls}) < len(book.calls):
-        parts.append(f"of {len({*book.calls})} sets of weights")
-    said = " ".join(parts)
-    kept = in_plain_text(claims.kept)
+    inside = sum(each > whole / 2 for each in book.inside)
+    places = sum(each > 0 for each in book.before)
+    sets, calls = len({*book.calls}), len(book.calls)
+    shared = f" of {counted(sets, 'set', 'sets')} of weights" if sets < calls else ""
     return (
-        f"{said}. The forward pass keeps all that is inside {inside or 'none'} of them, and the "
-        f"stream at {ends or 'no'} other place{'s' * (ends != 1)} (claimed: {kept} elements)."
+        f"{LAYERS} layers run in {counted(calls, 'call', 'calls')}{shared}. The forward pass keeps "
+        f"all that is inside {inside or 'none'} of them, and the stream at "
+        f"{counted(places, 'other place', 'other places').replace('none', 'no')} "
+        f"(claimed: {in_plain_text(claims.kept)} elements)."
     )

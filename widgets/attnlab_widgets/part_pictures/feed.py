@@ -11,13 +11,14 @@ from attnlab.core.card import Card
 from attnlab.core.probe import record
 from attnlab.figures.drawing import Drawing
 from attnlab.figures.theme import CIVIDIS, SERIES, Theme, blend
-from attnlab_widgets.part_pictures.sketch import SMALL, Sketch, sheet
+from attnlab_widgets.part_pictures.sketch import SMALL, Sketch, counted, sheet
 
 TEXT = ("the", "cat", "saw", "the", "dog", "that", "saw", "a", "cat")
 DIM = 12
 _ROW, _TOP, _LEFT = 14, 30, 44
 _SHADES = 24
-_FEW = 1e-2
+_FEW = 0.1  # of the largest
+_LOUD = 2.0  # so that curves and gates open and close
 
 
 def draw(card: Card, theme: Theme) -> Sketch:
@@ -31,7 +32,7 @@ def look(card: Card) -> tuple[np.ndarray, np.ndarray | None, int]:
     """Of each token its hidden units (n, f), or the experts that it chose (n, k), -1 for none; and
     how many experts there are."""
     layer = build(card.name, dim=DIM).eval()
-    words = {word: torch.randn(DIM) for word in TEXT}
+    words = {word: _LOUD * torch.randn(DIM) for word in TEXT}
     x = torch.stack([words[word] for word in TEXT])[None]
     kept: list[Tensor] = []
     last = _last(layer)
@@ -60,7 +61,7 @@ def _experts(layer: Any, chosen: np.ndarray) -> int:
 def _of_units(hidden: np.ndarray, theme: Theme) -> Sketch:
     n, f = hidden.shape
     size = np.abs(hidden)
-    share = np.sqrt(size / max(float(size.max()), 1e-9))
+    share = size / max(float(size.max()), 1e-9)
     quiet = size < _FEW * size.max()
     levels = np.where(quiet, _SHADES, np.rint(share * (_SHADES - 1))).astype(int)
     palette = [blend(CIVIDIS, at / (_SHADES - 1)) for at in range(_SHADES)] + ["#00000000"]
@@ -111,7 +112,7 @@ def _of_experts(chosen: np.ndarray, experts: int, theme: Theme) -> Sketch:
         "tokens of each expert to the right", _LEFT, drawing.high - 9, size=SMALL, quiet=True
     )
     lost = int((chosen < 0).all(axis=1).sum())
-    said = f"; {lost} of them are dropped" if lost else ""
+    said = f"; {counted(lost, 'is', 'are')} dropped" if lost else ""
     listed = ", ".join(map(str, taken))
     return Sketch(drawing, f"{n} tokens choose among {experts} experts{said}. Taken: {listed}.")
 

@@ -12,7 +12,7 @@ from attnlab.figures.layout import text_width
 from attnlab.figures.theme import SERIES, Theme
 from attnlab.objectives.batches import UNSCORED
 from attnlab.tasks import Batch
-from attnlab_widgets.part_pictures.sketch import SMALL, WIDE, Sketch, sheet
+from attnlab_widgets.part_pictures.sketch import SMALL, WIDE, Sketch, counted, sheet
 
 TEXT = "the old cat saw the dog and the dog ran to the old cat ."
 _TOP, _TALL, _LINE, _GAP = 28, 18, 44, 4
@@ -37,11 +37,12 @@ def draw(card: Card, theme: Theme) -> Sketch:
         size=SMALL,
         quiet=True,
     )
-    hidden = f" {count['hidden']} are hidden" if count["hidden"] else " None is hidden"
+    hidden = counted(count["hidden"], "is hidden", "are hidden").capitalize()
     replaced = f" and {count['replaced']} replaced" if count["replaced"] else ""
     return Sketch(
         drawing,
-        f"A text of {len(shown)} tokens.{hidden}{replaced}; {scored} are scored. "
+        f"A text of {len(shown)} tokens. {hidden}{replaced}; "
+        f"{counted(scored, 'is', 'are')} scored. "
         f"Hidden from the model: {card.claims.hidden}.",
     )
 
@@ -97,5 +98,5 @@ def _strip(
                 [(middle - 4, y + _TALL + 2), (middle + 4, y + _TALL + 2), (middle, y + _TALL + 6)],
                 SERIES[0],
             )
-            drawing.text(answer, middle, y + _TALL + 13, size=11, anchor="middle", colour=SERIES[0])
+            drawing.text(answer, middle, y + _TALL + 13, size=11, anchor="middle", bold=True)
     return drawing, lines

@@ -26,6 +26,11 @@ class Sketch:
         return Sketch(Drawing(whole.wide, whole.high, whole.theme, kept), self.words)
 
 
+def counted(number: int, one: str, many: str) -> str:
+    """``1 is hidden``, ``none are hidden``, ``3 are hidden``."""
+    return f"{number or 'none'} {one if number == 1 else many}"
+
+
 def sheet(high: int, theme: Theme, title: str) -> Drawing:
     """An empty drawing with its title."""
     drawing = Drawing(WIDE, high, theme)
