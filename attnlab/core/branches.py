@@ -19,7 +19,12 @@ class Branch(NamedTuple):
 
 
 class Layer(Protocol):
-    """A layer with all its other inputs given. A depth calls it, or adds its branches itself."""
+    """A layer with all its other inputs given. A depth calls it, or adds its branches itself.
+
+    ``padding`` is True at real tokens, (b, n), or None where all are real.
+    """
+
+    padding: Tensor | None
 
     def __call__(self, x: Tensor) -> Tensor: ...
 

@@ -194,6 +194,11 @@ def takes_structure(module: Any) -> bool:
     return "structure" in inspect.signature(module.forward).parameters
 
 
+def takes_padding(module: Any) -> bool:
+    """Whether a module is told which tokens are real, as ``module(x, padding=…)``."""
+    return "padding" in inspect.signature(module.forward).parameters
+
+
 def parameters_of(function: Callable[..., Any]) -> dict[str, Any]:
     """The parameters of a function, or of a class when it is made → their annotations."""
     target = function.__init__ if isinstance(function, type) else function  # type: ignore[misc]

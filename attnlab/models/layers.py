@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from attnlab.architecture.depth.checkpointed import again
 from attnlab.architecture.depth.plain import Plain
 from attnlab.core.branches import Branch, Sublayer
-from attnlab.core.options import takes_structure
+from attnlab.core.options import takes_padding, takes_structure
 
 
 def embedding_std(dim: int) -> float:
@@ -44,6 +44,7 @@ class Block(nn.Module):
         self.cross_told = cross is not None and takes_structure(cross)
         self.cross_residual: Any = join() if cross is not None else None
         self.feed_forward = feed
+        self.feed_sees_padding = takes_padding(feed)
         self.feed_forward_residual: Any = join()
 
     def forward(
@@ -55,7 +56,7 @@ class Block(nn.Module):
         structure: Any = None,
     ) -> Float[Tensor, "b n dim"]:
         x = self.attention_residual(x, self._attending(padding, structure))
-        return self._after_attention(x, memory, memory_padding, structure)
+        return self._after_attention(x, memory, memory_padding, structure, padding)
 
     def step(
         self,
@@ -72,14 +73,19 @@ class Block(nn.Module):
         return self._after_attention(x, memory, memory_padding, structure), reader.state
 
     def _after_attention(
-        self, x: Tensor, memory: Tensor | None, memory_padding: Tensor | None, structure: Any
-    ) -> Tensor:
+        self, x: Tensor, memory: Tensor | None, memory_padding: Tensor | None, structure: Any,
+        padding: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
         if self.cross is not None:
             connections = {"structure": structure}
             given = connections if self.cross_told else {"context_padding": memory_padding}
             x = self.cross_residual(x, partial(self.cross, context=memory, **given))
-        out: Tensor = self.feed_forward_residual(x, self.feed_forward)
+        out: Tensor = self.feed_forward_residual(x, self._feeding(padding))
         return out
+
+    def _feeding(self, padding: Tensor | None) -> Sublayer:
+        told = self.feed_sees_padding
+        return partial(self.feed_forward, padding=padding) if told else self.feed_forward
 
     def _attending(self, padding: Tensor | None, structure: Any) -> Sublayer:
         given = {"structure": structure} if self.told else {}
@@ -92,7 +98,7 @@ class Block(nn.Module):
         attending = self._attending(padding, structure) if read is None else read
         return (
             _branch(self.attention_residual, self.attention, attending),
-            _branch(self.feed_forward_residual, self.feed_forward, self.feed_forward),
+            _branch(self.feed_forward_residual, self.feed_forward, self._feeding(padding)),
         )
 
     def sublayers(self) -> list[tuple[Any, nn.Module]]:
@@ -127,9 +133,11 @@ class Given:
     ) -> None:  # fmt: skip
         self.block, self.padding, self.structure = block, padding, structure
         self.source = (memory, memory_padding, structure)
+        self.recomputed = False
 
     def __call__(self, x: Tensor) -> Tensor:
-        out: Tensor = self.block(x, self.padding, *self.source)
+        run = again(self.block) if self.recomputed else self.block
+        out: Tensor = run(x, self.padding, *self.source)
         return out
 
     @property
@@ -180,19 +188,16 @@ class Stack(nn.Module):
         checkpoint: bool = False,
     ) -> Float[Tensor, "b n dim"]:
         given = (padding, memory, memory_padding, structure)
-        layers: list[Any] = [Given(block, *given) for block in self.blocks]  # type: ignore[arg-type]
-        if checkpoint:
-            layers = self._recomputed(layers)
-        out: Tensor = self.norm(self.depth(x, layers))
-        return out
-
-    def _recomputed(self, layers: list[Any]) -> list[Any]:
-        if self.depth.reads_branches:
+        if checkpoint and self.depth.reads_branches:
             raise ValueError(
                 f"{type(self.depth).__name__} layers keep nothing that checkpoint=True could drop; "
                 "leave it out"
             )
-        return [again(layer) for layer in layers]
+        layers = [Given(block, *given) for block in self.blocks]  # type: ignore[arg-type]
+        for layer in layers:
+            layer.recomputed = checkpoint
+        out: Tensor = self.norm(self.depth(x, layers))
+        return out
 
     def step(
         self,

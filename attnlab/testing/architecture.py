@@ -201,6 +201,7 @@ class Residual(nn.Module):
         super().__init__()
         matrices = [0.3 * torch.randn(dim, dim, dtype=torch.float64) for _ in range(2)]
         self.matrices = nn.ParameterList([nn.Parameter(each) for each in matrices])
+        self.padding: Tensor | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         for branch in self.branches:

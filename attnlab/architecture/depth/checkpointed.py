@@ -21,7 +21,7 @@ Chen, Xu, Zhang, Guestrin. Training Deep Nets with Sublinear Memory Cost. arXiv 
 arXiv:1604.06174.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
@@ -44,17 +44,17 @@ def naive(x: Tensor, layers: Sequence[Layer]) -> Tensor:
 
 def recomputed(x: Tensor, layers: Sequence[Layer]) -> Tensor:
     """The loop over layers that are computed again."""
-    return naive(x, [again(layer) for layer in layers])
+    for layer in layers:
+        x = again(layer)(x)
+    return x
 
 
 FORMS = {"naive": naive, "recomputed": recomputed}
 
 
-def again(layer: Layer) -> Layer:
+def again(layer: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """The layer, of which only the input is kept."""
-    if not torch.is_grad_enabled():
-        return layer
-    return partial(checkpoint, layer, use_reentrant=False)  # type: ignore[return-value]
+    return partial(checkpoint, layer, use_reentrant=False) if torch.is_grad_enabled() else layer
 
 
 # ---- module
