@@ -85,13 +85,14 @@ class Catalog(tuple[Card, ...]):
 
 
 _LEFT = "text-align:left"
-_TITLES = {
-    "feed": "Feed-forward layers",
+TITLES = {
+    "feed": "Feed-forward layers: each position alone",
     "join": "Joins: how a sublayer joins the stream",
     "depth": "Depth: the way through the layers",
     "objective": "Objectives: what a model learns from",
     "compress": "Compression: a smaller module",
 }
+"""Of the roles of the other shelves."""
 
 
 def _claimed(role: str, found: list[Card]) -> str:
@@ -113,7 +114,7 @@ def _claimed(role: str, found: list[Card]) -> str:
         )
         for card, one in zip(found, beside, strict=True)
     )
-    title = f"<caption>{_TITLES[role]}</caption>"
+    title = f"<caption>{TITLES[role]}</caption>"
     return f"<table>{title}<thead>{heading}</thead><tbody>{body}</tbody></table>"
 
 

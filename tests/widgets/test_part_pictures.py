@@ -68,6 +68,8 @@ def test_every_page_of_the_other_shelves_has_a_picture_with_words(card: Card) ->
     small = found.thumbnail()
     assert "<text" not in small.svg()
     assert len(small.drawing.parts) > 1
+    assert small.drawing.high < drawing.high
+    assert found.key < len(drawing.parts)
 
 
 @named

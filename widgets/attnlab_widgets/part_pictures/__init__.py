@@ -28,15 +28,15 @@ NEITHER = Theme(paper="none", panel="#8a929c26", ink="#8a929c", quiet="#8a929c",
 THUMBNAIL = 150
 """Pixels across."""
 CAPTIONS = {
-    "feed": "Feed-forward layers: which hidden units or experts (to the right) the tokens of one "
-    "text reach in a fresh layer.",
-    "join": "Joins: variance of the stream and norm of the gradient over 64 sublayers, before "
-    "training.",
-    "depth": "Depth: layers in the order in which they run; what the backward pass needs is kept "
-    "where it is blue.",
-    "objective": "Objectives: one text as the model reads it; under a token stands what it has to "
-    "answer there.",
-    "compress": "Compression: one matrix before and after.",
+    "feed": "The pictures show which hidden units or experts the tokens of one text reach in a "
+    "fresh layer.",
+    "join": "The pictures show the variance of the stream and the norm of the gradient over 64 "
+    "sublayers, before training.",
+    "depth": "The pictures show layers in the order in which they run; blue is what the forward "
+    "pass keeps for the backward pass.",
+    "objective": "The pictures show one text as the model reads it; below a token stands what it "
+    "has to answer there.",
+    "compress": "The pictures show one matrix before and after.",
 }
 
 

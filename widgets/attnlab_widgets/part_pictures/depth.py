@@ -125,8 +125,9 @@ def draw(card: Card, theme: Theme) -> Sketch:
     if len(book.calls) > MOST:
         more = f"and so on: {len(book.calls)} calls in all"
         drawing.text(more, WIDE - 8, 12, size=SMALL, quiet=True, anchor="end")
+    parts = len(drawing.parts)
     _key(drawing)
-    return Sketch(drawing, _words(card, book, whole))
+    return Sketch(drawing, _words(card, book, whole), key=len(drawing.parts) - parts)
 
 
 def _box(drawing: Drawing, x: float, side: float, number: int, kept: float, again: bool) -> None:

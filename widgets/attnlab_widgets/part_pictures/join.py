@@ -16,7 +16,7 @@ from attnlab.figures.theme import SERIES, Theme
 from attnlab_widgets.part_pictures.sketch import SMALL, Sketch, sheet
 
 SUBLAYERS, DIM = 64, 64
-_HIGH, _TOP, _TALL, _LEFT, _WIDE, _GAP = 158, 40, 78, 34, 142, 50
+_HIGH, _TOP, _TALL, _LEFT, _WIDE, _GAP = 138, 40, 78, 34, 142, 50
 
 
 class Profile(NamedTuple):

@@ -1,29 +1,47 @@
 """A small drawing with the sentence that says what it shows."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from attnlab.figures.drawing import Drawing
 from attnlab.figures.theme import Theme
 
 WIDE = 380
 SMALL = 10
+MARGIN = 12
 
 
 @dataclass(frozen=True)
 class Sketch:
-    """``words`` say what is seen, for readers who do not see it and below the picture."""
+    """``words`` say what is seen, for readers who do not see it and below the picture; the last
+    ``key`` parts of the drawing explain its signs."""
 
     drawing: Drawing
     words: str
+    key: int = 0
 
     def svg(self) -> str:
         return self.drawing.svg(self.words)
 
     def thumbnail(self) -> "Sketch":
-        """The same without its letters, for a tile in which they could not be read."""
+        """The same for a tile: without letters, which could not be read there, and their room."""
         whole = self.drawing
-        kept = [(kind, part) for kind, part in whole.parts if kind != "text"]
-        return Sketch(Drawing(whole.wide, whole.high, whole.theme, kept), self.words)
+        parts = whole.parts[: len(whole.parts) - self.key]
+        kept = [(kind, part) for kind, part in parts if kind != "text"]
+        ends = [y for _, part in kept for y in _heights(part)]
+        inside = Drawing(whole.wide, whole.high, whole.theme, kept)
+        small = Drawing(whole.wide, round(max(ends) - min(ends)) + 2 * MARGIN, whole.theme)
+        small.put(inside, 0, MARGIN - min(ends))
+        return Sketch(small, self.words)
+
+
+def _heights(part: dict[str, Any]) -> list[float]:
+    """From where to where a part of a drawing goes down."""
+    if "box" in part:
+        return [part["box"][1], part["box"][1] + part["box"][3]]
+    if "at" in part:
+        return [part["at"][1]]
+    return [y for _, y in part["points"]]
 
 
 def counted(number: int, one: str, many: str) -> str:
