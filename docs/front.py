@@ -25,6 +25,9 @@ def _wall() -> str:
     told = deepcopy(wall()._wall)
     for tile in told["tiles"]:
         tile["address"] = f"../mechanisms/{tile['name']}.html"
+    for page in wall()._pages:
+        page["address"] = f"../parts/{page['name']}.html"
+    for tile in (*told["tiles"], *wall()._pages):
         for lesson in tile["lessons"]:
             lesson["path"] = f"../lessons/{Path(lesson['path']).stem}.html"
     wall()._wall = told

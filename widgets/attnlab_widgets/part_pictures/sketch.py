@@ -1,5 +1,6 @@
 """A small drawing with the sentence that says what it shows."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,13 +27,21 @@ class Sketch:
     def thumbnail(self) -> "Sketch":
         """The same for a tile: without letters, which could not be read there, and their room."""
         whole = self.drawing
-        parts = whole.parts[: len(whole.parts) - self.key]
-        kept = [(kind, part) for kind, part in parts if kind != "text"]
-        ends = [y for _, part in kept for y in _heights(part)]
-        inside = Drawing(whole.wide, whole.high, whole.theme, kept)
-        small = Drawing(whole.wide, round(max(ends) - min(ends)) + 2 * MARGIN, whole.theme)
-        small.put(inside, 0, MARGIN - min(ends))
+        inside = Drawing(whole.wide, whole.high, whole.theme, self._signs())
+        top, high = self.crop()
+        small = Drawing(whole.wide, high, whole.theme)
+        small.put(inside, 0, -top)
         return Sketch(small, self.words)
+
+    def crop(self) -> tuple[int, int]:
+        """Where the part begins that a tile shows, and how high it is."""
+        ends = [y for _, part in self._signs() for y in _heights(part)]
+        top = math.floor(min(ends)) - MARGIN
+        return top, math.ceil(max(ends)) + MARGIN - top
+
+    def _signs(self) -> list[tuple[str, dict[str, Any]]]:
+        parts = self.drawing.parts[: len(self.drawing.parts) - self.key]
+        return [(kind, part) for kind, part in parts if kind != "text"]
 
 
 def _heights(part: dict[str, Any]) -> list[float]:
