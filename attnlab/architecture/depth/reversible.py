@@ -49,6 +49,7 @@ from torch.utils.checkpoint import get_device_states, set_device_states
 from attnlab.core.branches import Branch, Layer
 from attnlab.core.card import Card, letters
 from attnlab.core.claims import Depth
+from attnlab.core.depth import Way
 
 # ---- forms
 
@@ -148,17 +149,12 @@ class Settings(NamedTuple):
 # ---- module
 
 
-class Reversible(nn.Module):
-    """The branches of the layers on a stream in two halves."""
+class Reversible(Way):
+    """The branches of the layers on a stream in two halves; in decoding none is computed twice."""
 
     reads_branches = True
-
-    def forward(self, x: Tensor, layers: Sequence[Layer]) -> Tensor:
-        return recomputed(x, layers)
-
-    def step(self, x: Tensor, layers: Sequence[Layer]) -> Tensor:
-        """The layers carry a state on, so none is computed twice."""
-        return naive(x, layers)
+    run = staticmethod(recomputed)
+    read_on = staticmethod(naive)
 
 
 # ---- card
