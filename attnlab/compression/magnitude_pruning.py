@@ -156,4 +156,10 @@ CARD = Card(
     build=MagnitudePruning,
     variants=({"kept": 0.0}, {"kept": 0.25}, {"kept": 0.9}, {"kept": 1.0}),
     aliases=("pruning",),
+    demo="""
+    >>> layer = torch.nn.Linear(100, 100)
+    >>> smaller = attnlab.build("magnitude_pruning", kept=0.1)(layer)
+    >>> (smaller.weight != 0).sum().item(), smaller.weight.numel()
+    (1000, 10000)
+    """,
 )

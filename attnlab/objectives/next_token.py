@@ -110,4 +110,11 @@ CARD = Card(
     claims=Objective(scored=s, hidden="what comes after a token"),
     build=NextToken,
     aliases=("cross_entropy", "language_modeling"),
+    demo="""
+    >>> batch = attnlab.tasks.Batch(torch.tensor([[3, 1, 4]]), torch.tensor([[1, 4, 1]]))
+    >>> uniform = lambda tokens, padding: torch.zeros(*tokens.shape, 50)
+    >>> loss, count = attnlab.build("next_token")(uniform, batch)
+    >>> count, round(loss.item() / count, 4)  # the logarithm of a vocabulary of 50
+    (3, 3.912)
+    """,
 )
