@@ -10,6 +10,7 @@ a      elements that the backward pass of one layer keeps
 p      parameters of one layer
 N      weights of a module
 s      targets that the task itself scores
+b      rows of a batch; n are then its real tokens
 =====  ==================================================================
 """
 

@@ -80,7 +80,7 @@ class CrossEntropy(nn.Module):
     models: ClassVar[tuple[str, ...]]
     """The kinds of a ``TinyTransformer`` that it can train."""
 
-    specials: ClassVar[int] = 0
+    specials: int = 0
     """How many tokens it uses beyond those of the text, such as a mask."""
 
     def forward(
@@ -94,6 +94,10 @@ class CrossEntropy(nn.Module):
     def prepare(self, batch: Batch, generator: torch.Generator | None = None) -> Batch:
         """The batch as the model is to see it, with its targets; here as it is."""
         return batch
+
+    def longest(self, length: int) -> int:
+        """The longest sequence that a model reads, of texts of that length."""
+        return length
 
     def answers(self, model: nn.Module, batch: Batch) -> Tensor:
         """The model's logits."""

@@ -86,7 +86,7 @@ def text(rows: int = ROWS, width: int = N) -> Text:
 
 def model(card: Card, *, uniform: bool = False) -> Answering:
     torch.manual_seed(4)
-    size = VOCAB + getattr(card.build, "specials", 0)
+    size = VOCAB + built(card).specials
     table = torch.randn(size, size, dtype=torch.float64)
     return Answering(0 * table if uniform else table)
 
@@ -164,8 +164,8 @@ def test_as_many_targets_are_scored_as_claimed(card: Card) -> None:
     claims, batch = card.claims, text(MANY, 5 * N)
     assert isinstance(claims, Objective)
     assert batch.padding is not None
-    s, n = letters("s n")
-    sizes = {s: int((batch.targets != UNSCORED).sum()), n: int(batch.padding.sum())}
+    s, n, b = letters("s n b")
+    sizes = {s: int((batch.targets != UNSCORED).sum()), n: int(batch.padding.sum()), b: MANY}
     claimed = float(sympy.sympify(claims.scored).subs(sizes))
     assert summed(card, model(card), batch)[1] == pytest.approx(claimed, rel=0.2)
 
