@@ -83,6 +83,9 @@ class CrossEntropy(nn.Module):
     specials: int = 0
     """How many tokens it uses beyond those of the text, such as a mask."""
 
+    classes: int | None = None
+    """How many answers there are, where they are not those of the task or its tokens."""
+
     def forward(
         self, model: nn.Module, batch: Batch, generator: torch.Generator | None = None
     ) -> tuple[Tensor, int]:

@@ -18,6 +18,17 @@ def real_tokens(batch: Batch) -> Places:
     return torch.ones(batch.inputs.shape[:2], dtype=torch.bool)
 
 
+def lengths(batch: Batch) -> Int[Tensor, "b"]:
+    """How many real tokens each row has; a ValueError unless they stand at its beginning."""
+    real = real_tokens(batch)
+    if (real[:, 1:] & ~real[:, :-1]).any():
+        raise ValueError(
+            "this objective cuts texts into pieces, so their padding should stand at the end of a "
+            "row, and a row has a real token after padding"
+        )
+    return real.sum(-1)
+
+
 def check_tokens(name: str, batch: Batch, vocab: int) -> None:
     """A ValueError for a batch whose inputs are no tokens of this vocabulary."""
     tokens = batch.inputs

@@ -48,7 +48,7 @@ from attnlab.core.claims import Objective
 from attnlab.core.options import Options, Size, check_share
 from attnlab.core.probe import note
 from attnlab.objectives.batches import UNSCORED, Batch, CrossEntropy, logits_of, one_by_one
-from attnlab.objectives.hiding import check_tokens, lowest, real_tokens, uniform
+from attnlab.objectives.hiding import check_tokens, lengths, lowest, real_tokens, uniform
 
 # ---- options
 
@@ -208,6 +208,7 @@ class SpanCorruption(CrossEntropy):
     def prepare(self, batch: Batch, generator: torch.Generator | None = None) -> Batch:
         """Source and target; notes ``hidden``, where the text is cut out (b, n)."""
         check_tokens("span_corruption", batch, self.vocab)
+        lengths(batch)
         tokens, real, ids = batch.inputs, real_tokens(batch), Ids.of(self.vocab, self.options)
         cut = note("hidden", noise_places(real, self.options, generator))
         begins = cut & ~cut.roll(1, dims=1)  # the first token is never cut

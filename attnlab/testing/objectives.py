@@ -29,7 +29,6 @@ def cases(of: Any) -> Cases:
 
 
 EACH = cases(lambda card: [named(card)])
-VARIANTS = cases(lambda card: [named(card, i) for i in range(len(variants(card)))])
 FAST = cases(lambda card: [named(card, form) for form in list(card.forms)[1:]])
 
 
@@ -60,15 +59,16 @@ class Text:
 
 
 class Answering(nn.Module):
-    """Logits that depend on the token at the position alone."""
+    """Logits that depend on the token at the position alone; their sum, if it answers for rows."""
 
-    def __init__(self, table: Tensor) -> None:
+    def __init__(self, table: Tensor, *, for_rows: bool) -> None:
         super().__init__()
-        self.table = nn.Parameter(table)
+        self.table, self.for_rows = nn.Parameter(table), for_rows
         self.answered: list[Tensor] = []
 
     def forward(self, tokens: Tensor, padding: Tensor | None = None, **source: Any) -> Tensor:
         logits = self.table[tokens]
+        logits = logits.sum(1) if self.for_rows else logits
         if logits.requires_grad:
             logits.retain_grad()
         self.answered.append(logits)
@@ -81,14 +81,18 @@ def text(rows: int = ROWS, width: int = N) -> Text:
     padding = torch.arange(width) < torch.randint(4, width + 1, (rows, 1))
     targets = tokens[:, 1:].masked_fill(~padding, UNSCORED)
     targets[0] = UNSCORED  # a row in which nothing is scored
+    padding[1] = False  # and one that is empty
+    targets[1] = UNSCORED
     return Text(tokens[:, :-1], targets, padding)
 
 
-def model(card: Card, *, uniform: bool = False) -> Answering:
+def model(card: Card, *, uniform: bool = False, **options: Any) -> Answering:
     torch.manual_seed(4)
-    size = VOCAB + built(card).specials
-    table = torch.randn(size, size, dtype=torch.float64)
-    return Answering(0 * table if uniform else table)
+    objective = built(card, **options)
+    size = VOCAB + objective.specials
+    table = torch.randn(size, objective.classes or size, dtype=torch.float64)
+    for_rows = objective.models == ("classifier",)
+    return Answering(0 * table if uniform else table, for_rows=for_rows)
 
 
 def draws(seed: int = 0) -> torch.Generator:
@@ -102,14 +106,15 @@ def summed(card: Card, net: Answering, batch: Text, seed: int = 0) -> tuple[Tens
 
 @pytest.mark.parametrize(("card", "form"), FAST)
 def test_each_form_of_an_objective_equals_naive(card: Card, form: str) -> None:
-    found = []
-    for each in ("naive", form):
-        net = model(card)
-        own = card.arguments(card.forms[each], {"vocab": VOCAB})
-        loss, count = card.forms[each](net, text(), draws(), **own)
-        found.append((loss, torch.autograd.grad(loss, net.table)[0], count))
-    torch.testing.assert_close(found[1][:2], found[0][:2])
-    assert found[0][2] == found[1][2]
+    for variant in variants(card):
+        found = []
+        for each in ("naive", form):
+            net = model(card, **variant)
+            own = card.arguments(card.forms[each], {"vocab": VOCAB, **variant})
+            loss, count = card.forms[each](net, text(), draws(), **own)
+            found.append((loss, torch.autograd.grad(loss, net.table)[0], count))
+        torch.testing.assert_close(found[1][:2], found[0][:2])
+        assert found[0][2] == found[1][2]
 
 
 @pytest.mark.parametrize("card", EACH)
@@ -130,7 +135,7 @@ def test_a_uniform_model_loses_the_logarithm_of_the_vocabulary(card: Card) -> No
     net = model(card, uniform=True)
     loss, count = summed(card, net, text())
     assert count > 0
-    assert loss.item() / count == pytest.approx(math.log(len(net.table)))
+    assert loss.item() / count == pytest.approx(math.log(net.table.shape[1]))
 
 
 @pytest.mark.parametrize("card", EACH)
@@ -186,7 +191,9 @@ def test_rightly_answered_targets_are_counted(card: Card) -> None:
     """A model that is sure of the one right answer, of each target that it can know."""
     objective = built(card)
     batch: Any = objective.prepare(text(), draws())
-    sure = nn.functional.one_hot(batch.targets.clamp(min=0), len(model(card).table)).double() * 50
+    sure = (
+        nn.functional.one_hot(batch.targets.clamp(min=0), model(card).table.shape[1]).double() * 50
+    )
     count = int((batch.targets != UNSCORED).sum())
     assert int(objective.right(sure, batch)) == count
     assert objective.loss(sure, batch).item() == pytest.approx(0, abs=1e-6)

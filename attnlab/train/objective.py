@@ -74,6 +74,8 @@ def model_options(task: Task, objective: str | nn.Module = "next_token") -> dict
         options["vocab"] += getattr(asked, "specials", 0)
     if callable(longest := getattr(asked, "longest", None)):
         options["max_len"] = longest(options["max_len"])
-    if options["kind"] == "token_classifier" and options["classes"] is None:
+    if (classes := getattr(asked, "classes", None)) is not None:
+        options["classes"] = classes
+    elif options["kind"] == "token_classifier" and options["classes"] is None:
         options["classes"] = options["vocab"]
     return options

@@ -121,7 +121,9 @@ def test_what_cannot_be_masked_is_refused_in_a_sentence() -> None:
     causal = attnlab.TinyTransformer(**text.model_options(), dim=8, heads=2, layers=1)
     with pytest.raises(ValueError, match="MaskedLM trains models of kind 'token_classifier'"):
         fit(causal, text, 1, objective="masked_lm", progress=False)
-    with pytest.raises(ValueError, match="objective='masked_lm' hides tokens, and task 'set_maximum'"):
+    with pytest.raises(
+        ValueError, match="objective='masked_lm' hides tokens, and task 'set_maximum'"
+    ):
         model_options(task("set_maximum"), "masked_lm")
     with pytest.raises(ValueError, match="built for vocab=29, and a token of the task is 30"):
         hidden(Batch(torch.tensor([[1, 30]]), torch.tensor([[1, 30]])))
