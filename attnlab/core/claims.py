@@ -83,7 +83,7 @@ class Feed:
 
 @dataclass(frozen=True, kw_only=True)
 class Join:
-    """The claims of how a sublayer joins the stream, before training, for L sublayers whose matrices
+    """The claims of how a sublayer joins the stream before training, for L sublayers whose matrices
     keep the variance of what they read until the join has changed them (``initialise``).
 
     ``variance``  of the stream after them; that of the embedding is 1.
