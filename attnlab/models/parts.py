@@ -74,13 +74,15 @@ def stack(o: Options, *, causal: bool) -> Stack:
     """The encoder, or with ``causal`` the decoder, which reads the source if there is one."""
     cross = causal and o.kind == "encoder_decoder"
     way = depth(o)
-    side = "alone" if o.kind != "encoder_decoder" else "decoder" if causal else "encoder"
+    place: dict[str, Any] = {}
+    if o.kind == "encoder_decoder":
+        place = {"side": "decoder" if causal else "encoder", "others": o.layers}
     blocks = [
         Block(
             mixer,
             cross=build_cross(o) if cross else None,
             feed=feed(o),
-            join=join(o, side=side, layer=layer),
+            join=join(o, layer=layer, **place),
         )
         for layer, mixer in enumerate(build_mixers(o, causal))
     ]
@@ -93,8 +95,8 @@ def feed(o: Options) -> nn.Module:
 
 
 def join(o: Options, **place: Any) -> Callable[[], nn.Module]:
-    """What makes the join of each sublayer; ``place`` is which ``side`` of the model and which
-    ``layer`` it is."""
+    """What makes the join of each sublayer; ``place`` is which ``layer`` it is, and of which
+    ``side`` where there are two."""
     return partial(_built, "join", o, {"dropout": o.dropout, **place})
 
 
