@@ -286,7 +286,7 @@ class TinyTransformer(nn.Module):
         position, layers, begins = _checked_state(state, len(self.decoder.blocks))
         reading = Reading.of(self, tokens, start=position if begins is None else position - begins)
         read = Memory.of(self, reading.tokens, memory, memory_padding, structure)
-        x, layers = self.decoder.step(self._embedded(reading), layers, *read)
+        x, layers = self.decoder.step(self._embedded(reading), layers, *read, start=reading.start)
         return x, DecoderState(position + tokens.shape[1], layers, begins)
 
     def save(self, path: str | Path, extra: Mapping[str, str] | None = None) -> None:
