@@ -83,5 +83,5 @@ CARD = Card(
     forms=FORMS,
     claims=Depth(kept=L * a, parameters=p, equals="the loop over the layers"),
     build=Shared,
-    aliases=("albert",),
+    aliases=("cross_layer_sharing",),
 )

@@ -155,8 +155,10 @@ class Universal(Way):
         return self._until_halted(x, layers, to_the_end=True).results
 
     def _until_halted(self, x: Tensor, layers: Sequence[Layer], *, to_the_end: bool) -> Halted:
-        chosen = {"epsilon": self.epsilon, "listing": self.listing, "to_the_end": to_the_end}
-        return until_halted(x, layers, self._probability, **chosen)
+        return until_halted(
+            x, layers, self._probability,
+            epsilon=self.epsilon, listing=self.listing, to_the_end=to_the_end,
+        )  # fmt: skip
 
     def _probability(self, x: Tensor) -> Tensor:
         assert self.unit is not None
