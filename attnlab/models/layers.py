@@ -1,5 +1,6 @@
 """The layers that every TinyTransformer stacks: attention and feed-forward on a residual stream."""
 
+import copy
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -47,6 +48,9 @@ class Block(nn.Module):
         self.feed_forward = feed
         self.feed_sees_padding = takes_padding(feed)
         self.feed_forward_residual: Any = join()
+        for own, sublayer in self.sublayers():
+            if sublayer is not cross and hasattr(own, "prepare"):
+                own.prepare(sublayer)
 
     def forward(
         self,
@@ -58,6 +62,12 @@ class Block(nn.Module):
     ) -> Float[Tensor, "b n dim"]:
         x = self.attention_residual(x, self._attending(padding, structure))
         return self._after_attention(x, memory, memory_padding, structure, padding)
+
+    @property
+    def steps(self) -> bool:
+        """Whether ``step`` works: a token's output must not depend on how many tokens come with
+        it, as it does where experts have a capacity."""
+        return hasattr(self.attention, "step") and getattr(self.feed_forward, "steps", True)
 
     def step(
         self,
@@ -188,8 +198,7 @@ class Stack(nn.Module):
     def __init__(self, blocks: Sequence[Block], dim: int, depth: nn.Module | None = None) -> None:
         super().__init__()
         self.blocks = nn.ModuleList(blocks)
-        normalised = all(join.normalised for block in blocks for join, _ in block.sublayers()[-1:])
-        self.norm = nn.Identity() if normalised else nn.LayerNorm(dim)
+        self.norm = _last_norm([block.sublayers()[-1][0] for block in blocks], dim)
         self.depth: Any = Plain() if depth is None else depth
 
     def forward(
@@ -231,6 +240,13 @@ class Stack(nn.Module):
             layer.start = start
         out: Tensor = self.norm(self.depth.step(x, layers))
         return out, [layer.state for layer in layers]
+
+
+def _last_norm(joins: Sequence[Any], dim: int) -> nn.Module:
+    """None if the joins leave the stream normalised, or else one of the same kind as theirs."""
+    if all(join.normalised for join in joins):
+        return nn.Identity()
+    return copy.deepcopy(getattr(joins[-1], "norm", nn.LayerNorm(dim)))
 
 
 def initialise_branches(model: nn.Module, keep: Sequence[nn.Module]) -> None:
