@@ -72,4 +72,13 @@ CARD = Card(
     forms=FORMS,
     claims=Depth(kept=L * x, parameters=L * p, equals="the loop over the layers"),
     build=Checkpointed,
+    demo="""
+    >>> calls, x = [], torch.randn(1, 5, 8, requires_grad=True)
+    >>> def layer(x):
+    ...     calls.append("run")
+    ...     return torch.tanh(x)
+    >>> attnlab.build("checkpointed")(x, 3 * [layer]).sum().backward()
+    >>> len(calls)  # three forward, and each once more for the backward pass
+    6
+    """,
 )

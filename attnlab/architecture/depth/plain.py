@@ -38,4 +38,13 @@ CARD = Card(
     forms=FORMS,
     claims=Depth(kept=L * a, parameters=L * p, equals="the loop over the layers"),
     build=Plain,
+    demo="""
+    >>> calls, x = [], torch.randn(1, 5, 8, requires_grad=True)
+    >>> def layer(x):
+    ...     calls.append("run")
+    ...     return torch.tanh(x)
+    >>> attnlab.build("plain")(x, 3 * [layer]).sum().backward()
+    >>> len(calls)  # the backward pass has all that it needs
+    3
+    """,
 )
