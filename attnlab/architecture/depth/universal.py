@@ -190,4 +190,19 @@ CARD = Card(
     notes={"naive": ("states",)},
     variants=({"act": True},),
     aliases=("universal_transformer",),
+    demo="""
+    >>> options = {"act": True, "epsilon": 0.2}
+    >>> steps = {}
+    >>> for bias in (-3.0, 0.0, 3.0):  # of the unit that says when a token halts
+    ...     model = attnlab.TinyTransformer(
+    ...         50, dim=32, layers=6, positions="none", depth="universal", depth_options=options
+    ...     )
+    ...     _ = model.decoder.depth.unit.weight.data.zero_()
+    ...     _ = model.decoder.depth.unit.bias.data.fill_(bias)
+    ...     with attnlab.core.probe.record() as notes:
+    ...         _ = model(torch.arange(5)[None])
+    ...     steps[bias] = notes.last("halted").tolist()[0]
+    >>> steps
+    {-3.0: [6, 6, 6, 6, 6], 0.0: [2, 2, 2, 2, 2], 3.0: [1, 1, 1, 1, 1]}
+    """,
 )
