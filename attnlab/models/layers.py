@@ -174,8 +174,9 @@ class Stack(nn.Module):
         super().__init__()
         self.blocks = nn.ModuleList(blocks)
         normalised = all(join.normalised for block in blocks for join, _ in block.sublayers()[-1:])
-        self.norm = nn.Identity() if normalised else nn.LayerNorm(dim)
         self.depth: Any = Plain() if depth is None else depth
+        normalised |= getattr(self.depth, "normalised", False)
+        self.norm = nn.Identity() if normalised else nn.LayerNorm(dim)
 
     def forward(
         self,

@@ -199,7 +199,7 @@ class Residual(nn.Module):
 
     def __init__(self, dim: int) -> None:
         super().__init__()
-        matrices = [0.3 * torch.randn(dim, dim, dtype=torch.float64) for _ in range(2)]
+        matrices = [0.05 * torch.randn(dim, dim, dtype=torch.float64) for _ in range(2)]
         self.matrices = nn.ParameterList([nn.Parameter(each) for each in matrices])
         self.padding: Tensor | None = None
 
@@ -219,11 +219,20 @@ def deep(layers: int) -> tuple[Tensor, list[Residual]]:
     return torch.randn(ROWS, N, DIM, dtype=torch.float64, requires_grad=True), made
 
 
+def way_of(card: Card, layers: int) -> nn.Module:
+    takes: dict[str, Any] = {"dim": DIM, "layers": layers}
+    given = {name: value for name, value in takes.items() if name in parameters_of_build(card)}
+    return catalog.build(card.name, **given).double()
+
+
 @pytest.mark.parametrize(("card", "form"), DEPTH_FORMS)
 def test_each_form_of_a_depth_equals_naive(card: Card, form: str) -> None:
     x, layers = deep(5)
     wanted = [x, *(p for layer in layers for p in layer.parameters())]
-    out, expected = (card.forms[each](x, layers) for each in (form, "naive"))
+    out, expected = (
+        card.forms[each](x, layers, **card.arguments(card.forms[each], variants(card)[-1]))
+        for each in (form, "naive")
+    )
     torch.testing.assert_close(out, expected)
     for mine, theirs in zip(gradients(out, wanted), gradients(expected, wanted), strict=True):
         torch.testing.assert_close(mine, theirs)
@@ -234,7 +243,7 @@ def test_a_depth_is_the_loop_where_it_says_so(card: Card) -> None:
     claims = card.claims
     assert isinstance(claims, Depth)
     x, layers = deep(5)
-    way, loop = catalog.build(card.name).double(), x
+    way, loop = way_of(card, 5), x
     for layer in layers:
         loop = layer(loop)
     assert torch.allclose(way(x, layers), loop) == (claims.equals == "the loop over the layers")
@@ -245,7 +254,7 @@ def test_a_depth_is_the_loop_where_it_says_so(card: Card) -> None:
 def kept(card: Card, layers: int) -> int:
     """Elements that the forward pass keeps, parameters apart; no tensor is counted twice."""
     x, made = deep(layers)
-    way, found = catalog.build(card.name).double(), {}
+    way, found = way_of(card, layers), {}
 
     def book(saved: Tensor) -> Tensor:
         if not isinstance(saved, nn.Parameter):
