@@ -43,7 +43,14 @@ from attnlab.core.charges import charge
 from attnlab.core.claims import Objective
 from attnlab.core.exits import Exits, every_exit
 from attnlab.core.options import Options
-from attnlab.objectives.batches import UNSCORED, Batch, check_logits, logits_of
+from attnlab.objectives.batches import (
+    UNSCORED,
+    Batch,
+    CrossEntropy,
+    check_logits,
+    logits_of,
+    one_by_one,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,13 +84,9 @@ def naive(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None
 ) -> tuple[Tensor, int]:
     """Minus the mean log-probability over the exits, of each scored target, and how many."""
-    every, targets = exits_of(model, batch)[0], batch.targets.flatten().tolist()
-    total = every.new_zeros(())
-    for logits in every:
-        for p, target in zip(logits.flatten(0, -2).softmax(-1), targets, strict=True):
-            if target != UNSCORED:
-                total = total - p[target].log() / len(every)
-    return total, sum(target != UNSCORED for target in targets)
+    every = exits_of(model, batch)[0]
+    found = [one_by_one(logits, batch.targets) for logits in every]
+    return torch.stack([total for total, _ in found]).mean(), found[0][1]
 
 
 def fused(
@@ -150,22 +153,14 @@ def _best(likelihoods: Tensor, cost: float) -> Tensor:
 # ---- module
 
 
-class AlignedExits(nn.Module):
+class AlignedExits(CrossEntropy):
     """The targets of the task at every exit, and an oracle for those who may leave."""
+
+    models = ("language_model", "token_classifier")
 
     def __init__(self, options: Leaving = Leaving()) -> None:
         super().__init__()
         self.options = options
-
-    def forward(
-        self, model: nn.Module, batch: Batch, generator: torch.Generator | None = None
-    ) -> tuple[Tensor, int]:
-        """The summed loss of the answers, and the number of scored targets."""
-        return fused(model, self.prepare(batch, generator))
-
-    def prepare(self, batch: Batch, generator: torch.Generator | None = None) -> Batch:
-        """The batch itself: nothing is hidden but the future, which a causal model cannot see."""
-        return batch
 
     def answers(self, model: nn.Module, batch: Batch) -> Tensor:
         """The logits at every exit, (N, b, n, classes)."""
@@ -204,7 +199,7 @@ CARD = Card(
     family="objectives",
     role="objective",
     forms=FORMS,
-    claims=Objective(scored=s, hidden="what comes after a token"),
+    claims=Objective(scored=s, hidden="what comes after a token", models=AlignedExits.models),
     options=Leaving,
     build=AlignedExits,
 )

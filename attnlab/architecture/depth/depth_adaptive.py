@@ -44,6 +44,7 @@ from torch.nn import functional as F
 from attnlab.core.branches import Layer
 from attnlab.core.card import Card, letters
 from attnlab.core.claims import Depth
+from attnlab.core.depth import Way
 from attnlab.core.exits import Exits, asked
 from attnlab.core.options import Size, check_value
 from attnlab.core.probe import note
@@ -100,7 +101,7 @@ def multinomial(scores: Float[Tensor, "... N"]) -> Float[Tensor, "... N"]:
 # ---- module
 
 
-class DepthAdaptive(nn.Module):
+class DepthAdaptive(Way):
     """The layers of a stack with an exit after each, and the norm that all exits share.
 
     halting: "geometric", asked after each layer, or "multinomial", asked after the first.
@@ -108,8 +109,7 @@ class DepthAdaptive(nn.Module):
         what it has learned; a ValueError if its exits are not trained.
     """
 
-    reads_branches = False
-    normalised = True
+    takes_norm = True
     trained: Tensor
 
     def __init__(
@@ -122,7 +122,7 @@ class DepthAdaptive(nn.Module):
         self.leave_after = check_value("leave_after", leave_after, Size | None)
         if leave_after is not None and leave_after > layers:
             raise ValueError(f"leave_after should be at most layers={layers}, got {leave_after}")
-        self.norm = nn.LayerNorm(dim)
+        self.norm: nn.Module = nn.Identity()  # the stack gives its own
         self.scores = nn.Linear(dim, layers - (halting == "geometric"))
         nn.init.zeros_(self.scores.weight)
         nn.init.zeros_(self.scores.bias)
@@ -196,7 +196,7 @@ class DepthAdaptive(nn.Module):
 
 # ---- card
 
-L, a, x, p, dim = letters("L a x p dim")
+L, a, p = letters("L a p")
 
 CARD = Card(
     __doc__,
@@ -205,9 +205,9 @@ CARD = Card(
     role="depth",
     forms=FORMS,
     claims=Depth(
-        kept=L * a + x,
-        parameters=L * p + (L - 1) * (dim + 1) + 2 * dim,
-        equals="the loop until a token leaves, and a norm",
+        kept=L * a,
+        parameters=L * p,
+        equals="the loop over the layers",
     ),
     build=DepthAdaptive,
     notes={"naive": ("states", "halted"), "early": ("states", "halted")},

@@ -49,13 +49,14 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from attnlab.core.branches import Layer, used
 from attnlab.core.card import Card, letters
 from attnlab.core.claims import Depth
+from attnlab.core.depth import Way
 from attnlab.core.options import Options, Size
 from attnlab.core.probe import note
 from attnlab.core.replay import Settings
@@ -163,39 +164,40 @@ def iterated(f: Step, z: Tensor, options: Solver) -> Tensor:
     """The fixed point of f, by applying f again and again from z."""
     for _ in range(options.most_steps):
         new = f(z)
-        if (residual := _residual(new, new - z)) <= options.tolerance:
+        residual = _residuals(new, new - z)
+        if (residual <= options.tolerance).all():
             return new
         z = new
-    return _not_found(new, residual, options)
+    return _not_found(z, residual, options)
 
 
 def anderson(f: Step, z: Tensor, options: Solver) -> Tensor:
     """The fixed point of f, by Anderson's acceleration from z.
 
     Of r = f(z) − z and f(z), the differences of past steps are mixed so that the norm of r would be
-    least if f were linear. Each vector along the last axis has a mixing of its own. A mixture that
-    is worse than what it was mixed from is dropped: then the next step is f alone.
+    least if f were linear. Each vector along the last axis has a mixing of its own. Where a mixture
+    is worse than what it was mixed from, it is dropped for f alone. Each sequence has the result of
+    the step at which its residual was small enough, whatever others need.
     """
     past: deque[tuple[Tensor, Tensor]] = deque(maxlen=options.window)
-    last: tuple[Tensor, Tensor, float] | None = None
-    residual = math.inf
-    for _ in range(options.most_steps):
+    result = plain = old = z
+    bound = torch.full(z.shape[:1], math.inf, device=z.device)
+    running = torch.ones_like(bound, dtype=torch.bool)
+    for step in range(options.most_steps):
         new = f(z)
         r = new - z
-        residual = _residual(new, r)
-        if residual <= options.tolerance:
-            return new
-        if not math.isfinite(residual):
-            break
-        if last is not None and past and residual > last[2]:
-            past.clear()
-            z, last = last[0], None
-            continue
-        if last is not None:
-            past.append((r - last[1], new - last[0]))
-        last = new, r, residual
-        z = new - mixed(r, past)
-    return _not_found(new, residual, options)
+        residual = _residuals(new, r)
+        result = torch.where(running[:, None, None], new, result)
+        running &= ~(residual <= options.tolerance)
+        if not running.any():
+            return result
+        if step:
+            past.append((r - old, new - plain))
+        worse = residual > bound
+        z = torch.where(worse[:, None, None], plain, new - mixed(r, past))
+        bound = residual.masked_fill(worse if past else True, math.inf)
+        plain, old = new, r
+    return _not_found(result, residual[running], options)
 
 
 def mixed(r: Tensor, past: Sequence[tuple[Tensor, Tensor]]) -> Tensor | float:
@@ -215,16 +217,16 @@ def mixed(r: Tensor, past: Sequence[tuple[Tensor, Tensor]]) -> Tensor | float:
     return sum(gamma[..., i, None] * df for i, (_, df) in enumerate(past))
 
 
-def _residual(new: Tensor, r: Tensor) -> float:
-    """The largest relative residual of a sequence."""
+def _residuals(new: Tensor, r: Tensor) -> Tensor:
+    """The norm of r beside that of f(z), of each sequence."""
     wide = torch.promote_types(new.dtype, torch.float32)
-    tiny = torch.finfo(wide).tiny
-    sizes = [each.detach().to(wide).flatten(1).norm(dim=1) for each in (r, new)]
-    return float((sizes[0] / (sizes[1] + tiny)).max()) if len(new) else 0.0
+    top, bottom = (each.detach().to(wide).flatten(1).norm(dim=1) for each in (r, new))
+    return top / (bottom + torch.finfo(wide).tiny)
 
 
-def _not_found(last: Tensor, residual: float, options: Solver) -> Tensor:
+def _not_found(last: Tensor, residuals: Tensor, options: Solver) -> Tensor:
     """The last step where that is enough, with a warning; else an error."""
+    residual = residuals.max().item()
     found = (
         f"the layers have reached no fixed point: after {options.most_steps} steps the relative "
         f"residual is {residual:.2g}, and tolerance is {options.tolerance:g}. "
@@ -242,7 +244,7 @@ def _not_found(last: Tensor, residual: float, options: Solver) -> Tensor:
 # ---- module
 
 
-class Equilibrium(nn.Module):
+class Equilibrium(Way):
     """The fixed point of all layers of a stack together; one layer is enough."""
 
     reads_branches = True
