@@ -94,4 +94,5 @@ def passage(
 
 
 def _relative(x: Tensor, beside: Tensor) -> Tensor:
-    return x.norm(dim=-1) / beside.norm(dim=-1).clamp(min=1e-12)
+    """Rounded as a page gets it, so that both say the same."""
+    return (x.norm(dim=-1) / beside.norm(dim=-1).clamp(min=1e-12)).float().double()

@@ -1,9 +1,9 @@
 """How does each token come to its final state, and where does it stop?
 
-    DepthView(tokens, states)                          # states (s, n, dim), one after every layer
-    DepthView(tokens, states, left=left)               # left (n,): the step after which each stopped
-    DepthView(tokens, states, residual=residual)       # of a solver, by iteration
-    DepthView.of(model, "a text", tokenizer)           # what a model does, with its guesses
+    DepthView(tokens, states)                       # states (s, n, dim), one after every layer
+    DepthView(tokens, states, left=left)            # left (n,): the step after which each stopped
+    DepthView(tokens, states, residual=residual)    # of a solver, by iteration
+    DepthView.of(model, "a text", tokenizer)        # what a model does, with its guesses
 
 One token a row, layers or steps across. A cell is coloured by how far the state is from the one
 with which the token leaves, by how much the step changed it, or by how sure the model would be of
@@ -47,8 +47,8 @@ class DepthView(BaseWidget):
     ``order``          of the rows: "text", or "left" for those first that leave first
     ``token``          the one that is read out: at first the one that leaves last
 
-    ``token``, ``step`` (counted from 0; later ones are veiled), ``colour`` and ``order`` can be read
-    and set. ``found`` holds the numbers.
+    ``token``, ``step`` (counted from 0; later ones are veiled), ``colour`` and ``order`` can be
+    read and set. ``found`` holds the numbers.
     """
 
     _esm = STATIC / "depth_view.js"

@@ -1,7 +1,7 @@
 """Which expert takes which token, and who finds the expert full?
 
-    ExpertsView(tokens, chosen, gates, router, capacity=12)     # chosen and gates (n, k), router (n, E)
-    ExpertsView.of(model, "a text", tokenizer)                  # a model with mixtures of experts
+    ExpertsView(tokens, chosen, gates, router, capacity=12)  # (n, k), (n, k) and (n, E)
+    ExpertsView.of(model, "a text", tokenizer)               # a model with mixtures of experts
 
 Every token has the colour of its expert. Each expert's bar fills in the order in which choices are
 placed, all first choices before any second; what comes when it is full is dropped and hatched. The
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 import traitlets
-from torch import Tensor, nn
+from torch import Tensor
 
 from attnlab.core.arguments import check_list, check_mapping
 from attnlab.core.arrays import numbers, tokens_for
@@ -272,8 +272,8 @@ def _capacities(capacity: Any, many: int, n: int) -> list[int]:
     found = [check_integer("`capacity`", each) for each in given]
     if min(found) < 1:
         raise ValueError(
-            f"`capacity` should be at least 1, got {min(found)}: an expert without room drops every "
-            "token"
+            f"`capacity` should be at least 1, got {min(found)}: an expert without room drops "
+            "every token"
         )
     return [min(each, n) for each in found]
 
@@ -319,8 +319,8 @@ def _patches(image: Any, grid: Any, n: int) -> Patches | None:
     patches = Patches(image, grid)
     if not patches.fits(n):
         raise ValueError(
-            f"`image` cannot be cut into {n} patches; give `grid=(rows, columns)`, whose product is "
-            f"the number of tokens, {n}"
+            f"`image` cannot be cut into {n} patches; give `grid=(rows, columns)`, whose product "
+            f"is the number of tokens, {n}"
         )
     return patches
 
