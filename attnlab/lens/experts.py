@@ -2,7 +2,8 @@
 
 A router chooses k experts for each token. An expert has room for ``capacity`` tokens of a sequence:
 first choices are placed before any second choice, each in the order of the sequence, and a choice
-that finds its expert full is dropped. A `Routed` holds the choices of one layer; what follows from
+that finds its expert full is dropped. Where experts choose tokens instead, an expert places the
+tokens with the highest gates first. A `Routed` holds the choices of one layer; what follows from
 them for any capacity is computed from it.
 """
 
@@ -14,6 +15,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 NONE = -1
+_ORDER = {
+    "tokens": "first choices are placed before second ones and in the order of the sequence",
+    "experts": "each expert places the tokens with the highest gates first",
+}
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,8 @@ class Routed:
     ``experts``   E
     ``capacity``  how many tokens an expert may compute; n where there is no limit
     ``title``     what the layer is called
+    ``choosing``  "tokens", or "experts": then each column of ``chosen`` is one expert's, and -1
+                  where it does not take the token
     """
 
     chosen: Tensor
@@ -34,15 +41,24 @@ class Routed:
     experts: int
     capacity: int
     title: str = ""
+    choosing: str = "tokens"
 
     def queue(self) -> list[tuple[int, int]]:
         """(token, choice) in the order in which choices are placed."""
-        k = self.chosen.shape[1]
-        places = [(i, c) for c in range(k) for i in range(len(self.chosen))]
-        return [(i, c) for i, c in places if int(self.chosen[i, c]) != NONE]
+        n, k = self.chosen.shape
+        chosen = self.chosen.tolist()
+        found = [(i, c) for c in range(k) for i in range(n) if chosen[i][c] != NONE]
+        if self.choosing == "experts":
+            places = self.places().tolist()
+            found.sort(key=lambda choice: (places[choice[0]][choice[1]], choice[1]))
+        return found
 
     def places(self) -> Tensor:
         """(n, k) int64: how many choices of the same expert are placed before; -1 for no choice."""
+        if self.choosing == "experts":
+            scores = self.gates.masked_fill(self.chosen == NONE, -torch.inf)
+            ranks = scores.argsort(dim=0, descending=True, stable=True).argsort(dim=0)
+            return ranks.masked_fill(self.chosen == NONE, NONE)
         line = self.chosen.mT.flatten()
         wanted = F.one_hot(line + 1, self.experts + 1)
         before = (wanted.cumsum(0) - wanted).gather(1, (line + 1)[:, None])[:, 0]
@@ -51,6 +67,18 @@ class Routed:
     def dropped(self, capacity: int | None = None) -> Tensor:
         """(n, k) bool: the choices that find their expert full."""
         return self.places() >= (self.capacity if capacity is None else capacity)
+
+    def first_dropped(self) -> int | None:
+        """The first token that no expert computes though it chose one, else the first that loses a
+        choice; where experts choose, the first that none takes. None where there is none."""
+        places = self.places()
+        dropped = places >= self.capacity
+        nowhere = (dropped | (places < 0)).all(1)
+        wanted = dropped.any(1) | (self.choosing == "experts")
+        for lost in (wanted & nowhere, dropped.any(1)):
+            if len(found := lost.nonzero()):
+                return int(found[0])
+        return None
 
     def wanted(self) -> Tensor:
         """(E,) int64: how many choices fall on each expert, before any is dropped."""
@@ -70,19 +98,14 @@ class Routed:
         return self.router.double().sum(0) / real
 
     def balance(self) -> float | None:
-        """E Σ f_e P_e: 1 where all experts are used alike, E where one has all tokens."""
+        """E Σ f_e P_e: 1 where all experts are used alike, E where one has all tokens. None where
+        the router is not known, or where experts choose and so are used alike."""
         mean = self.mean_router()
-        return None if mean is None else self.experts * float(self.shares() @ mean)
-
-
-def first_dropped(places: Tensor, capacity: int) -> int | None:
-    """The first token of the sequence that no expert computes though it chose one, else the first
-    that loses a choice; None where nothing is dropped."""
-    dropped = places >= capacity
-    for lost in (dropped.any(1) & (dropped | (places < 0)).all(1), dropped.any(1)):
-        if len(found := lost.nonzero()):
-            return int(found[0])
-    return None
+        return (
+            None
+            if mean is None or self.choosing == "experts"
+            else self.experts * float(self.shares() @ mean)
+        )
 
 
 def same_as(layers: Sequence[Routed], experts: Sequence[Tensor]) -> None:
@@ -94,7 +117,6 @@ def same_as(layers: Sequence[Routed], experts: Sequence[Tensor]) -> None:
             where = f" in {layer.title}" if layer.title else ""
             raise ValueError(
                 f"`experts` differs at {wrong} tokens{where} from what a capacity of "
-                f"{layer.capacity} leaves of `chosen`, when first choices are placed before second "
-                "ones and in the order of the sequence; leave `experts` out, or give the capacity "
-                "with which they were computed"
+                f"{layer.capacity} leaves of `chosen`, when {_ORDER[layer.choosing]}; leave "
+                "`experts` out, or give the capacity with which they were computed"
             )

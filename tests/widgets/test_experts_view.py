@@ -119,13 +119,31 @@ def test_layers_have_choices_of_their_own() -> None:
     assert torch.equal(one.taken(), by_hand(CHOSEN.flip(0), one.capacity, 3))
 
 
+def test_experts_that_choose_take_the_tokens_with_the_highest_gates() -> None:
+    gates = torch.tensor([[0.9, 0.1], [0.2, 0.3], [0.4, 0.5], [0.6, 0.2], [0.1, 0.1]])
+    chosen = torch.tensor([[0, NONE], [0, 1], [0, 1], [0, 1], [NONE, NONE]])
+    one = ExpertsView(None, chosen, gates, choosing="experts", capacity=4)
+    assert one.routed.queue() == [(0, 0), (2, 1), (3, 0), (1, 1), (2, 0), (3, 1), (1, 0)]
+    assert one.token == 4, "which nobody takes"
+    assert one.description() == (
+        "Each of 2 experts takes the 4 tokens that it scores highest: 1 of 5 tokens is taken by no "
+        "expert. Token 4 “4” is taken by no expert, so it goes on in the stream as it was."
+    )
+    one.capacity, one.token = 2, 3
+    assert one.taken().tolist() == [[0, NONE], [NONE, 1], [NONE, 1], [0, NONE], [NONE, NONE]]
+    assert one.description().endswith("Token 3 “3” is taken by expert 0 (0.60).")
+    assert one.routed.balance() is None
+
+
 # The picture
 
 
 def test_the_picture_has_a_square_for_each_choice_and_hatches_the_dropped() -> None:
     parts = view().still().parts
     hatched = [part for kind, part in parts if kind == "hatch"]
-    assert len(hatched) == 2 * 3, "three dropped choices, in the text and in the bars"
+    assert len(hatched) == 2 * 3 + 1, (
+        "three dropped choices, in text and bars; one without a choice"
+    )
     words = [part["content"] for kind, part in parts if kind == "text"]
     assert {"room for 3", "expert 2", "3, 3 dropped", *WORDS} <= set(words)
 
@@ -161,6 +179,7 @@ def test_what_cannot_be_shown_is_refused_in_a_sentence() -> None:
         (lambda: view(history={"steps": [0, 1]}), '`history` should have "shares"'),
         (lambda: view(history={"shares": torch.ones(4, 2)}), "of 2 to 400 steps and 3 experts"),
         (lambda: view(history={"shares": torch.ones(2, 3), "steps": [1, 1]}), "2 growing numbers"),
+        (lambda: view(choosing="both"), "choosing"),
         (lambda: view(titles=["a", "b"]), "`titles` should name 1 layers, got 2"),
         (lambda: view(grid=(2, 2)), "give the `image`, too"),
         (lambda: view(image=np.ones((8, 8))), "`image` cannot be cut into 7 patches"),
@@ -197,8 +216,20 @@ def cases() -> dict[str, Any]:
                     one.capacity, one.token, one.placed = capacity, token, placed
                     state = {"layer": layer, "capacity": capacity, "token": token, "placed": placed}
                     said.append([state, one.description(), one.taken().tolist()])
-    alone = view()
+    alone, gates = view(), np.round(made.random((N, 3)), 1)
+    chosen = np.where(gates > 0.4, np.arange(3), NONE)
+    choosing = ExpertsView(WORDS, chosen, gates, choosing="experts")
+    taken = []
+    for capacity, token, placed in ((7, 0, 2), (2, 1, 9), (1, 2, 9), (2, 5, 9), (3, 6, 9)):
+        state = {"layer": 0, "capacity": capacity, "token": token}
+        state["placed"] = min(placed, len(choosing.routed.queue()))
+        choosing.capacity, choosing.token, choosing.placed = capacity, token, state["placed"]
+        taken.append([state, choosing.description(), choosing.taken().tolist()])
     return {
+        "choosing": {
+            "_experts": choosing._experts, "data": b64encode(choosing._data).decode(),
+            "said": taken,
+        },
         "several": {"_experts": one._experts, "data": b64encode(one._data).decode(), "said": said},
         "alone": {
             "_experts": alone._experts, "data": b64encode(alone._data).decode(),

@@ -208,7 +208,7 @@ def _guessed(guesses: Any, probabilities: Any, s: int, n: int) -> dict[str, Any]
     columns = zip(*rows, strict=True)
     return {
         "guesses": [[visible(each) for each in column] for column in columns],
-        "probabilities": probable.T.contiguous(),
+        "probabilities": probable.T.contiguous().float().double(),  # as a page gets them
     }
 
 

@@ -18,8 +18,9 @@ function studyOf({ _experts, data }, state = {}) {
 
 test("sentences, and who is dropped, are Python's at every capacity and moment", () => {
   assert.ok(known.several.said.length >= 100);
-  for (const [state, said, taken] of known.several.said) {
-    const study = studyOf(known.several, state);
+  const all = [known.several, known.choosing].flatMap((one) => one.said.map((said) => [one, ...said]));
+  for (const [one, state, said, taken] of all) {
+    const study = studyOf(one, state);
     assert.equal(study.sentence, said);
     taken.forEach((wanted, i) => {
       const found = choicesOf(study.layer, i, state).filter(({ lost, waiting }) => !lost && !waiting).map(({ expert }) => expert);
