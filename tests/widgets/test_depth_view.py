@@ -12,7 +12,9 @@ import traitlets
 from attnlab_widgets.depth_picture import Scale
 from attnlab_widgets.depth_view import DepthView
 
+from attnlab.core.probe import record
 from attnlab.lens.depths import passage
+from attnlab.models.tiny import TinyTransformer
 from tests.widgets.stored import assert_fresh, write
 
 S, N, DIM = 5, 3, 2
@@ -73,6 +75,68 @@ def test_the_token_that_leaves_last_is_read_out() -> None:
 def test_a_solver_says_its_residual() -> None:
     one = view(residual=[1.5, 0.3, 0.02, 1e-3, 3.2e-5], what="iteration")
     assert one.description().startswith("In 5 iterations the residual falls from 1.50 to 3.2e−5.")
+
+
+# A model
+
+SMALL = {"dim": 8, "layers": 3, "heads": 2, "max_len": 32}
+TOKENS = torch.randint(13, (11,), generator=torch.Generator().manual_seed(1))
+
+
+def model(depth: str, kind: str = "language_model", **options: Any) -> TinyTransformer:
+    torch.manual_seed(0)
+    classes = {"classes": 3} if "classifier" in kind else {}
+    return TinyTransformer(13, kind=kind, depth=depth, depth_options=options, **classes, **SMALL)
+
+
+@pytest.mark.parametrize("depth", ["plain", "checkpointed", "shared", "layer_drop", "universal"])
+def test_the_last_answer_is_that_of_the_model(depth: str) -> None:
+    reader = model(depth).train()
+    one = DepthView.of(reader, TOKENS)
+    assert reader.training, "it is left as it was"
+    assert all(not block._forward_hooks for block in reader.decoder.blocks)  # type: ignore[union-attr, operator]
+    logits = reader.eval()(TOKENS[None])[0].softmax(-1)
+    assert [row[-1] for row in one.found.guesses or ()] == [
+        str(i) for i in logits.argmax(-1).tolist()
+    ]
+    torch.testing.assert_close(one.found.probabilities[:, -1].float(), logits.amax(-1).detach())  # type: ignore[index]
+    assert one.found.distance.shape == (11, 3)
+    assert not one.found.change.isnan().any(), "the state before the first layer is known"
+    assert one.found.steps == ["1", "2", "3"]
+
+
+def test_tokens_leave_where_act_halts_them() -> None:
+    reader = model("universal", act=True)
+    with torch.no_grad():
+        reader.decoder.depth.unit.weight.normal_(std=2)  # type: ignore[union-attr]
+    one = DepthView.of(reader, TOKENS)
+    with record() as notes:
+        reader.eval()(TOKENS[None])
+    halted = notes.last("halted")[0]
+    assert torch.equal(one.found.left, halted)
+    assert one.found.early, "some leave early, some stay"
+    assert int(halted.max()) > int(halted.min())
+    assert "leaves after step" in one.description()
+
+
+def test_other_kinds_of_models_have_the_answers_that_they_can_give() -> None:
+    labels = DepthView.of(model("plain", "token_classifier"), TOKENS)
+    assert {guess for row in labels.found.guesses or [["-"]] for guess in row} <= {*"012"}
+    assert DepthView.of(model("plain", "classifier"), TOKENS).found.guesses is None
+    both = model("plain", "encoder_decoder")
+    two = DepthView.of(both, {"source": TOKENS[None], "tokens": TOKENS[None, :5]})
+    assert len(two.tokens) == 5, "the decoder's"
+
+
+def test_what_has_no_state_after_each_layer_is_refused() -> None:
+    for make, words in (
+        (lambda: DepthView.of(model("reversible"), TOKENS), "Reversible adds what attention"),
+        (lambda: DepthView.of(torch.nn.Linear(2, 2), TOKENS), "must be a TinyTransformer"),
+        (lambda: DepthView.of(model("plain"), TOKENS.expand(2, -1)), "one sequence, got 2"),
+        (lambda: DepthView.of(model("plain"), [99]), "could not be run on"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=words):
+            make()
 
 
 def test_the_picture_hatches_what_is_not_computed_and_veils_what_comes_later() -> None:

@@ -11,7 +11,10 @@ import traitlets
 from attnlab_widgets.experts_view import ExpertsView
 from PIL import Image
 
-from attnlab.lens.experts import NONE, Routed
+from attnlab.core.modes import mode
+from attnlab.core.probe import record
+from attnlab.lens.experts import NONE, Routed, Use
+from attnlab.models.tiny import TinyTransformer
 from tests.widgets.stored import assert_fresh, write
 
 N, K, E = 7, 2, 3
@@ -133,6 +136,71 @@ def test_experts_that_choose_take_the_tokens_with_the_highest_gates() -> None:
     assert one.taken().tolist() == [[0, NONE], [NONE, 1], [NONE, 1], [0, NONE], [NONE, NONE]]
     assert one.description().endswith("Token 3 “3” is taken by expert 0 (0.60).")
     assert one.routed.balance() is None
+
+
+# A model
+
+
+SMALL = {"dim": 8, "layers": 2, "heads": 2, "max_len": 32}
+TOKENS = torch.randint(13, (19,), generator=torch.Generator().manual_seed(1))
+
+
+def model(feed: str, kind: str = "token_classifier", **options: Any) -> TinyTransformer:
+    torch.manual_seed(0)
+    classes = {"classes": 3} if kind == "token_classifier" else {}
+    return TinyTransformer(13, kind=kind, feed=feed, feed_options=options, **classes, **SMALL)
+
+
+@pytest.mark.parametrize(
+    ("feed", "options"),
+    [
+        ("switch", {"experts": 3, "evaluation_capacity": 1.0}),
+        ("gshard", {"experts": 5}),
+        ("expert_choice", {"experts": 3}),
+        ("modality_experts", {"split": (7,)}),
+    ],
+)
+def test_layers_of_a_model_are_shown_as_they_computed(feed: str, options: Any) -> None:
+    reader = model(feed, **options).train()
+    one = ExpertsView.of(reader, TOKENS)
+    assert reader.training, "it is left as it was"
+    with mode(reader, training=False), record() as notes:
+        reader(TOKENS[None])
+    assert len(one.layers) == 2
+    for at in (0, 1):
+        one.layer, one.capacity = at, int(notes["capacity"][at])
+        assert torch.equal(one.taken(), notes["experts"][at][0])
+        torch.testing.assert_close(one.routed.router, notes["router"][at][0])
+    assert one.tokens == [str(i) for i in TOKENS.tolist()]
+    assert one.routed.title == "layer 1"
+
+
+def test_a_model_without_experts_and_a_batch_are_refused() -> None:
+    for make, words in (
+        (lambda: ExpertsView.of(model("mlp"), TOKENS), "TinyTransformer has no mixture of experts"),
+        (lambda: ExpertsView.of(model("switch"), TOKENS.expand(2, -1)), "one sequence, got 2"),
+        (lambda: ExpertsView.of("gpt2", TOKENS), "`model` should be an nn.Module, got str"),
+        (lambda: Use(model("mlp"), TOKENS[None]).add(0), "has no mixture of experts"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=words):
+            make()
+
+
+def test_the_use_of_experts_is_counted_while_a_model_is_trained() -> None:
+    reader = model("switch", experts=3)
+    use = Use(reader, TOKENS.view(1, -1).expand(2, -1))
+    use.add(0)
+    with torch.no_grad():
+        for block in reader.encoder.blocks:  # type: ignore[union-attr, operator]
+            block.feed_forward.router.weight.zero_()  # all alike: the first expert has every token
+    use.add(7)
+    history = use.history()
+    assert history["steps"] == [0, 7]
+    assert history["shares"].shape == (2, 2, 3)
+    assert history["shares"][:, 1].tolist() == [[1, 0, 0]] * 2
+    torch.testing.assert_close(history["balance"][:, 1], torch.ones(2), msg="P is even")
+    one = ExpertsView.of(reader, TOKENS, history=history, layer=1)
+    assert one._experts["history"]["steps"] == [0, 7]
 
 
 # The picture

@@ -21,7 +21,8 @@ from attnlab.core.arguments import check_list, check_texts
 from attnlab.core.arrays import numbers, tokens_for
 from attnlab.figures.drawing import Drawing
 from attnlab.figures.labels import visible
-from attnlab.lens.depths import Passage, passage
+from attnlab.lens.depths import Passage, passage, passed_in
+from attnlab.models.tiny import TinyTransformer
 from attnlab_widgets import depth_words
 from attnlab_widgets.base import STATIC, BaseWidget, Choice, asked, check_range
 from attnlab_widgets.depth_picture import picture
@@ -92,6 +93,20 @@ class DepthView(BaseWidget):
         super().__init__(_depth=told, _data=_bytes(self.found), theme=theme)
         self.token = self.found.last() if token is None else token
         self.step, self.colour, self.order = s - 1, colour, order
+
+    @classmethod
+    def of(
+        cls, model: TinyTransformer, inputs: Any, tokenizer: Any = None, *,
+        tokens: Sequence[Any] | None = None, **given: Any,
+    ) -> "DepthView":  # fmt: skip
+        """The tokens of a text on their way through a model, with its answers after every layer.
+
+        ``inputs``     a text (with a tokenizer, or a task of attnlab) or tokens (n,)
+        ``tokens``     n names, in place of the tokenizer's
+        ``given``      ``token``, ``colour``, ``order`` and ``theme``, as above
+        """
+        names, found = passed_in(model, inputs, tokenizer)
+        return cls(names if tokens is None else tokens, **(found | given))
 
     # What follows from the state
 

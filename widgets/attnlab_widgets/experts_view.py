@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 import traitlets
-from torch import Tensor
+from torch import Tensor, nn
 
 from attnlab.core.arguments import check_list, check_mapping
 from attnlab.core.arrays import numbers, tokens_for
@@ -22,7 +22,7 @@ from attnlab.core.integers import check_integer
 from attnlab.core.suggest import check_choice
 from attnlab.figures.drawing import Drawing
 from attnlab.figures.labels import visible
-from attnlab.lens.experts import NONE, Routed, same_as
+from attnlab.lens.experts import NONE, Routed, routed_in, same_as
 from attnlab.lens.sources.patches import Patches
 from attnlab_widgets import experts_words
 from attnlab_widgets.base import STATIC, BaseWidget, asked, check_range
@@ -109,6 +109,30 @@ class ExpertsView(BaseWidget):
         fullest = int((first.chosen[:, 0] == first.wanted().argmax()).int().argmax())
         opening = fullest if missing is None else missing
         self.token = opening if token is None else token
+
+    @classmethod
+    def of(
+        cls, model: nn.Module, inputs: Any, tokenizer: Any = None, *,
+        tokens: Sequence[Any] | None = None, **given: Any,
+    ) -> "ExpertsView":  # fmt: skip
+        """Who takes which token in a model, layer by layer.
+
+        ``inputs``  a text (with a tokenizer, or a task of attnlab) or tokens (n,)
+        ``tokens``  n names, in place of the tokenizer's
+        ``given``   ``history`` (of ``attnlab.lens.experts.Use``), ``image``, ``grid``, ``token``,
+                    ``layer`` and ``theme``, as above
+        """
+        if not isinstance(model, nn.Module):
+            raise TypeError(f"`model` should be an nn.Module, got {type(model).__name__}")
+        found, layers = routed_in(model, inputs, tokenizer)
+        chosen, gates, router = (
+            torch.stack([getattr(layer, name) for layer in layers])
+            for name in ("chosen", "gates", "router")
+        )
+        return cls(
+            found if tokens is None else tokens, chosen, gates, router,
+            capacity=[layer.capacity for layer in layers], choosing=layers[0].choosing, **given,
+        )  # fmt: skip
 
     # What follows from the state
 

@@ -32,8 +32,8 @@ def _of_all(layer: Routed, state: Any) -> str:
         said += f" All experts are chosen alike, {wanted[most]} times each."
     else:
         said += (
-            f" Expert {most} is chosen most often, {_times(wanted[most])}, expert {least} least, "
-            f"{_times(wanted[least])}."
+            f" Expert {most} is chosen most often, {_times(wanted[most])}, expert {least} "
+            f"{'least, ' if wanted[least] else ''}{_times(wanted[least])}."
         )
     if state["placed"] < len(queue):
         said += f" So far {state['placed']} {what}s are placed."
@@ -45,10 +45,10 @@ def _taken(layer: Routed, state: Any) -> str:
     places, capacity, count = layer.places(), state["capacity"], len(layer.queue())
     left = int(((places < 0) | (places >= capacity)).all(1).sum())
     highest = "token that it scores" if capacity == 1 else f"{capacity} tokens that it scores"
-    said = (
-        f"Each of {layer.experts} experts takes the {highest} highest: {left or 'none'} of "
-        f"{len(places)} tokens {'is' if left < 2 else 'are'} taken by no expert."
-    )
+    of_all = f"{left} of {len(places)} tokens {'is' if left == 1 else 'are'} taken by no expert"
+    if not left:
+        of_all = "every token is taken by one or more"
+    said = f"Each of {layer.experts} experts takes the {highest} highest: {of_all}."
     return said + (
         f" So far {state['placed']} choices are placed." if state["placed"] < count else ""
     )

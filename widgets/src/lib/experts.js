@@ -97,7 +97,7 @@ function ofAll(layer, { capacity, placed: count }) {
   const [most, least] = [Math.max(...wanted), Math.min(...wanted)];
   const chosen = most === least
     ? `All experts are chosen alike, ${most} times each.`
-    : `Expert ${wanted.indexOf(most)} is chosen most often, ${times(most)}, expert ${wanted.indexOf(least)} least, ${times(least)}.`;
+    : `Expert ${wanted.indexOf(most)} is chosen most often, ${times(most)}, expert ${wanted.indexOf(least)} ${least ? "least, " : ""}${times(least)}.`;
   const soFar = count < queue.length ? ` So far ${count} ${what}s are placed.` : "";
   return `Each of ${experts} experts has room for ${capacity} token${capacity > 1 ? "s" : ""}: ${lost || "none"} of ${queue.length} ${what}s ${lost < 2 ? "is" : "are"} dropped. ${chosen}${soFar}`;
 }
@@ -108,7 +108,7 @@ function taken({ n, k, experts, places, queue }, capacity, count) {
   for (let i = 0; i < n; i += 1) if (places.subarray(i * k, (i + 1) * k).every((place) => place < 0 || place >= capacity)) left += 1;
   const highest = capacity === 1 ? "token that it scores" : `${capacity} tokens that it scores`;
   const soFar = count < queue.length ? ` So far ${count} choices are placed.` : "";
-  return `Each of ${experts} experts takes the ${highest} highest: ${left || "none"} of ${n} tokens ${left < 2 ? "is" : "are"} taken by no expert.${soFar}`;
+  return `Each of ${experts} experts takes the ${highest} highest: ${left ? `${left} of ${n} tokens ${left === 1 ? "is" : "are"} taken by no expert` : "every token is taken by one or more"}.${soFar}`;
 }
 
 const times = (count) => ["never", "once"][count] ?? `${count} times`;
