@@ -135,11 +135,14 @@ class Objective:
 
     ``scored``  how many targets of a batch are scored.
     ``hidden``  what the model is not shown, in words.
+    ``causal``  "always" if the model may not see what comes after a token, "never" if it has to;
+                empty where either will do.
     """
 
     ROLES: ClassVar[tuple[str, ...]] = ("objective",)
     scored: Number
     hidden: str
+    causal: str = ""
 
     def rows(self) -> list[Row]:
         return [("scored targets", in_plain_text(self.scored)), ("hidden", self.hidden)]

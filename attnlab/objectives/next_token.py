@@ -107,7 +107,7 @@ CARD = Card(
     family="objectives",
     role="objective",
     forms=FORMS,
-    claims=Objective(scored=s, hidden="what comes after a token"),
+    claims=Objective(scored=s, hidden="what comes after a token", causal="always"),
     build=NextToken,
     aliases=("cross_entropy", "language_modeling"),
     demo="""
