@@ -111,4 +111,14 @@ CARD = Card(
     claims=Depth(kept=L * a, parameters=L * p, equals="the loop over the layers"),
     build=LayerDrop,
     aliases=("layerdrop",),
+    demo="""
+    >>> way, ran = attnlab.build("layer_drop", layers=100, p=0.2), []
+    >>> layers = 100 * [lambda x: ran.append("run") or x]
+    >>> x = way.train()(torch.randn(1, 5, 8), layers)
+    >>> 60 < len(ran) < 95  # about 80 of the 100 layers run in training
+    True
+    >>> x = way.eval()(x, layers[len(ran) :])  # and the others now: evaluation leaves none out
+    >>> len(ran)
+    100
+    """,
 )

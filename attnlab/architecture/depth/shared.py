@@ -84,4 +84,13 @@ CARD = Card(
     claims=Depth(kept=L * a, parameters=p, equals="the loop over the layers"),
     build=Shared,
     aliases=("albert",),
+    demo="""
+    >>> def parameters(layers, depth):
+    ...     model = attnlab.TinyTransformer(50, dim=64, layers=layers, depth=depth)
+    ...     return sum(p.numel() for p in model.parameters())
+    >>> parameters(12, "shared") == parameters(1, "plain")
+    True
+    >>> parameters(12, "plain") > 8 * parameters(12, "shared")
+    True
+    """,
 )

@@ -188,4 +188,13 @@ CARD = Card(
     notes={"naive": ("states",)},
     variants=({"act": True},),
     aliases=("universal_transformer",),
+    demo="""
+    >>> from attnlab.core.probe import record
+    >>> given = {"depth": "universal", "depth_options": {"act": True}}
+    >>> model = attnlab.TinyTransformer(50, layers=12, **given)
+    >>> with record() as notes:
+    ...     logits = model(torch.arange(20)[None])
+    >>> notes.last("halted").max().item() < 12  # before training, all tokens halt early
+    True
+    """,
 )
