@@ -85,33 +85,37 @@ class Catalog(tuple[Card, ...]):
 
 
 _LEFT = "text-align:left"
-_TITLES = {
-    "feed": "Feed-forward layers",
+TITLES = {
+    "feed": "Feed-forward layers: each position alone",
     "join": "Joins: how a sublayer joins the stream",
     "depth": "Depth: the way through the layers",
     "objective": "Objectives: what a model learns from",
     "compress": "Compression: a smaller module",
 }
+"""Of the roles of the other shelves."""
 
 
 def _claimed(role: str, found: list[Card]) -> str:
     """The table of the pages of one role: what each claims, by the names of its claims."""
     labels = [label for label, _ in found[0].claims.rows()]
-    head = _row(["page", *map(escape, labels), "forms", "paper"]).replace("<td", '<th scope="col"')
+    beside = [shown_beside(card) for card in found]
+    drawn = any(one.thumbnail for one in beside)
+    head = [*(["picture"] if drawn else []), "page", *map(escape, labels), "forms", "paper, page"]
+    heading = _row(head).replace("<td", '<th scope="col"').replace("</td", "</th")
     body = "".join(
         _row(
             [
+                *([one.thumbnail or "–"] if drawn else []),
                 f"{escape(card.title)}<br><code>{escape(card.name)}</code>",
                 *(escape(text) for _, text in card.claims.rows()),
                 escape(", ".join(card.forms)),
-                escape(card.paper.short),
+                _places(card, one),
             ]
         )
-        for card in found
+        for card, one in zip(found, beside, strict=True)
     )
-    head = head.replace("</td", "</th")
-    title = f"<caption>{_TITLES[role]}</caption>"
-    return f"<table>{title}<thead>{head}</thead><tbody>{body}</tbody></table>"
+    title = f"<caption>{TITLES[role]}</caption>"
+    return f"<table>{title}<thead>{heading}</thead><tbody>{body}</tbody></table>"
 
 
 _UNMAPPED = "Without a map (–) are those that give each position a vector of its own and mix none."
@@ -119,16 +123,21 @@ _UNMAPPED = "Without a map (–) are those that give each position a vector of i
 
 def _cells(card: Card, beside: Beside) -> list[str]:
     form = list(card.forms)[-1]
-    paper = escape(card.paper.short)
-    links = [f'<a href="{card.paper.url}">{paper}</a>' if card.paper.url else paper]
     return [
         f"{escape(card.title)}<br><code>{escape(card.name)}</code>",
         escape(card.family),
         *(card.order_html(what, form) for what in ("time", "memory")),
         escape(card.causal),
         escape(", ".join(card.forms)),
-        "<br>".join([*links, *([beside.links] if beside.links else [])]),
+        _places(card, beside),
     ]
+
+
+def _places(card: Card, beside: Beside) -> str:
+    """Where to read on: the paper, the page, a lesson."""
+    paper = escape(card.paper.short)
+    links = [f'<a href="{card.paper.url}">{paper}</a>' if card.paper.url else paper]
+    return "<br>".join([*links, *([beside.links] if beside.links else [])])
 
 
 def _row(cells: Iterable[str]) -> str:

@@ -1,5 +1,6 @@
 """The layers that every TinyTransformer stacks: attention and feed-forward on a residual stream."""
 
+import copy
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -10,7 +11,8 @@ from torch import Tensor, nn
 from attnlab.architecture.depth.checkpointed import again
 from attnlab.architecture.depth.plain import Plain
 from attnlab.core.branches import Branch, Sublayer
-from attnlab.core.options import takes_structure
+from attnlab.core.depth import Sets
+from attnlab.core.options import takes_padding, takes_structure
 
 
 def embedding_std(dim: int) -> float:
@@ -44,7 +46,11 @@ class Block(nn.Module):
         self.cross_told = cross is not None and takes_structure(cross)
         self.cross_residual: Any = join() if cross is not None else None
         self.feed_forward = feed
+        self.feed_sees_padding = takes_padding(feed)
         self.feed_forward_residual: Any = join()
+        for own, sublayer in self.sublayers():
+            if sublayer is not cross and hasattr(own, "prepare"):
+                own.prepare(sublayer)
 
     def forward(
         self,
@@ -55,7 +61,13 @@ class Block(nn.Module):
         structure: Any = None,
     ) -> Float[Tensor, "b n dim"]:
         x = self.attention_residual(x, self._attending(padding, structure))
-        return self._after_attention(x, memory, memory_padding, structure)
+        return self._after_attention(x, memory, memory_padding, structure, padding)
+
+    @property
+    def steps(self) -> bool:
+        """Whether ``step`` works: a token's output must not depend on how many tokens come with
+        it, as it does where experts have a capacity."""
+        return hasattr(self.attention, "step") and getattr(self.feed_forward, "steps", True)
 
     def step(
         self,
@@ -72,14 +84,19 @@ class Block(nn.Module):
         return self._after_attention(x, memory, memory_padding, structure), reader.state
 
     def _after_attention(
-        self, x: Tensor, memory: Tensor | None, memory_padding: Tensor | None, structure: Any
-    ) -> Tensor:
+        self, x: Tensor, memory: Tensor | None, memory_padding: Tensor | None, structure: Any,
+        padding: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
         if self.cross is not None:
             connections = {"structure": structure}
             given = connections if self.cross_told else {"context_padding": memory_padding}
             x = self.cross_residual(x, partial(self.cross, context=memory, **given))
-        out: Tensor = self.feed_forward_residual(x, self.feed_forward)
+        out: Tensor = self.feed_forward_residual(x, self._feeding(padding))
         return out
+
+    def _feeding(self, padding: Tensor | None) -> Sublayer:
+        told = self.feed_sees_padding
+        return partial(self.feed_forward, padding=padding) if told else self.feed_forward
 
     def _attending(self, padding: Tensor | None, structure: Any) -> Sublayer:
         given = {"structure": structure} if self.told else {}
@@ -92,7 +109,7 @@ class Block(nn.Module):
         attending = self._attending(padding, structure) if read is None else read
         return (
             _branch(self.attention_residual, self.attention, attending),
-            _branch(self.feed_forward_residual, self.feed_forward, self.feed_forward),
+            _branch(self.feed_forward_residual, self.feed_forward, self._feeding(padding)),
         )
 
     def sublayers(self) -> list[tuple[Any, nn.Module]]:
@@ -100,6 +117,19 @@ class Block(nn.Module):
         found = [(self.attention_residual, self.attention), (self.cross_residual, self.cross)]
         found += [(self.feed_forward_residual, self.feed_forward)]
         return [(join, sublayer) for join, sublayer in found if sublayer is not None]
+
+
+def united(blocks: Sequence[Block], sets: Sets) -> list[Block]:
+    """The blocks, whose attention and feed-forward layers are shared as ``sets`` say: so are their
+    joins and cross-attention, and layers that share everything are one block."""
+    for block, attention, feed in zip(blocks, *sets, strict=True):
+        first = blocks[sets.attention.index(attention)]
+        block.attention_residual = first.attention_residual
+        block.cross, block.cross_residual = first.cross, first.cross_residual
+        first = blocks[sets.feed.index(feed)]
+        block.feed_forward_residual = first.feed_forward_residual
+    used = list(zip(*sets, strict=True))
+    return [blocks[used.index(each)] for each in used]
 
 
 def _branch(join: Any, sublayer: nn.Module, call: Sublayer) -> Branch:
@@ -127,9 +157,12 @@ class Given:
     ) -> None:  # fmt: skip
         self.block, self.padding, self.structure = block, padding, structure
         self.source = (memory, memory_padding, structure)
+        self.recomputed = False
+        self.start: int | Tensor = 0
 
     def __call__(self, x: Tensor) -> Tensor:
-        out: Tensor = self.block(x, self.padding, *self.source)
+        run = again(self.block) if self.recomputed else self.block
+        out: Tensor = run(x, self.padding, *self.source)
         return out
 
     @property
@@ -165,8 +198,7 @@ class Stack(nn.Module):
     def __init__(self, blocks: Sequence[Block], dim: int, depth: nn.Module | None = None) -> None:
         super().__init__()
         self.blocks = nn.ModuleList(blocks)
-        normalised = all(join.normalised for block in blocks for join, _ in block.sublayers()[-1:])
-        self.norm = nn.Identity() if normalised else nn.LayerNorm(dim)
+        self.norm = _last_norm([block.sublayers()[-1][0] for block in blocks], dim)
         self.depth: Any = Plain() if depth is None else depth
 
     def forward(
@@ -180,19 +212,16 @@ class Stack(nn.Module):
         checkpoint: bool = False,
     ) -> Float[Tensor, "b n dim"]:
         given = (padding, memory, memory_padding, structure)
-        layers: list[Any] = [Given(block, *given) for block in self.blocks]  # type: ignore[arg-type]
-        if checkpoint:
-            layers = self._recomputed(layers)
-        out: Tensor = self.norm(self.depth(x, layers))
-        return out
-
-    def _recomputed(self, layers: list[Any]) -> list[Any]:
-        if self.depth.reads_branches:
+        if checkpoint and self.depth.reads_branches:
             raise ValueError(
                 f"{type(self.depth).__name__} layers keep nothing that checkpoint=True could drop; "
                 "leave it out"
             )
-        return [again(layer) for layer in layers]
+        layers = [Given(block, *given) for block in self.blocks]  # type: ignore[arg-type]
+        for layer in layers:
+            layer.recomputed = checkpoint
+        out: Tensor = self.norm(self.depth(x, layers))
+        return out
 
     def step(
         self,
@@ -201,13 +230,23 @@ class Stack(nn.Module):
         memory: Float[Tensor, "b m dim"] | None = None,
         memory_padding: Bool[Tensor, "b m"] | None = None,
         structure: Any = None,
+        start: int | Tensor = 0,
     ) -> tuple[Float[Tensor, "b t dim"], list[Any]]:
-        """``forward`` for the next t positions only."""
+        """``forward`` for the next t positions only, of which ``start`` is the first."""
         both = zip(self.blocks, states, strict=True)
         source = (memory, memory_padding, structure)
         layers = [Stepping(block, state, *source) for block, state in both]  # type: ignore[arg-type]
+        for layer in layers:
+            layer.start = start
         out: Tensor = self.norm(self.depth.step(x, layers))
         return out, [layer.state for layer in layers]
+
+
+def _last_norm(joins: Sequence[Any], dim: int) -> nn.Module:
+    """None if the joins leave the stream normalised, or else one of the same kind as theirs."""
+    if all(join.normalised for join in joins):
+        return nn.Identity()
+    return copy.deepcopy(getattr(joins[-1], "norm", nn.LayerNorm(dim)))
 
 
 def initialise_branches(model: nn.Module, keep: Sequence[nn.Module]) -> None:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.core.files import checked_place, in_place_of
+from attnlab.models.options import MOST_LAYERS
 
 CONFIG, DIGEST = "config", "attnlab.sha256"
 Model = TypeVar("Model", bound=nn.Module)
@@ -31,7 +32,7 @@ def save(
 
 
 def save_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
-    """Write tensors, metadata and a digest of both: the file whole, or leave what was there."""
+    """Write tensors, their metadata and a digest of both: the whole file, or nothing."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
@@ -131,7 +132,7 @@ def load(make: Callable[..., Model], config: Mapping[str, Any], path: str | Path
     """
     shapes = _open(path, _shapes)
     layers = config.get("layers")
-    if isinstance(layers, int) and layers > len(shapes):
+    if isinstance(layers, int) and layers > max(len(shapes), MOST_LAYERS):  # which may be shared
         raise ValueError(
             f"the config inside {path} asks for {layers} layers, but the file holds only "
             f"{len(shapes)} tensors: it is damaged."

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
+from attnlab.core.charges import charged
 from attnlab.objectives.batches import UNSCORED, Batch
 from attnlab.train.diagnose import Fault, first_fault
 from attnlab.train.documents import Segment, documents_of
@@ -145,27 +146,45 @@ class Stepper:
             last = index == len(parts) - 1
             with nullcontext() if last else self.processes.accelerator.no_sync(model):
                 loss = torch.zeros((), device=self.device)
-                for piece in self._losses(model, part, full_batch.largest):
-                    (piece * (self.processes.count / full_batch.scored)).backward()
+                for piece, charges in self._losses(model, part, full_batch.largest):
+                    weight = self.processes.count / full_batch.scored
+                    (weight * (piece if charges is None else piece + charges)).backward()
                     loss = loss + piece.detach()
             seen = (part.targets != UNSCORED).sum()
             sums += torch.stack([loss / full_batch.scored, seen.to(loss)])
         return sums
 
-    def _losses(self, model: nn.Module, part: Batch, largest: int) -> Iterator[Tensor]:
-        """The summed loss, or that of each segment; the caller takes the gradient of one before the
-        next is computed."""
-        part, segment = part.to(self.device), self.settings.segment
+    def _losses(
+        self, model: nn.Module, part: Batch, largest: int
+    ) -> Iterator[tuple[Tensor, Tensor | None]]:
+        """The summed loss, or that of each segment, and what the layers charged, for as many
+        targets; the caller takes the gradient of one before the next is computed."""
+        pieces = self._pieces(model, part.to(self.device), largest)
         with autocast(self.settings.precision, self.device):
-            if segment is None:
-                answers = self.objective.answers(model, part)
-                check_classes(answers, largest)
-                yield self.objective.loss(answers, part)
-            elif self.documents is None:
-                yield from segment_losses(bare(model), part, segment)
-            else:
-                logits, self._left = next_logits(bare(model), cast(Segment, part), self.carried)
-                yield self.objective.loss(logits, part)
+            while True:
+                with charged() as charges:  # closed while layers run again for the gradient
+                    piece = next(pieces, None)
+                if piece is None:
+                    return
+                loss, targets = piece
+                total = charges.total()
+                yield loss, None if total is None else total * (targets != UNSCORED).sum()
+
+    def _pieces(
+        self, model: nn.Module, part: Batch, largest: int
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Each summed loss with its targets."""
+        segment = self.settings.segment
+        if segment is None:
+            answers = self.objective.answers(model, part)
+            check_classes(answers, largest)
+            yield self.objective.loss(answers, part), part.targets
+        elif self.documents is None:
+            targets = part.targets.split(segment, dim=1)
+            yield from zip(segment_losses(bare(model), part, segment), targets, strict=True)
+        else:
+            logits, self._left = next_logits(bare(model), cast(Segment, part), self.carried)
+            yield self.objective.loss(logits, part), part.targets
 
     def _loss_and_norm(
         self, share: Tensor, parts: list[Batch], full_batch: Drawn, before: dict[str, Tensor]
@@ -213,8 +232,8 @@ class Stepper:
         def again() -> None:
             self.optimizer.zero_grad(set_to_none=True)
             for part in parts:
-                for loss in self._losses(model, part, full_batch.largest):
-                    loss.backward()
+                for loss, charges in self._losses(model, part, full_batch.largest):
+                    (loss if charges is None else loss + charges).backward()
 
         with preserved_generators(self.device):
             set_generator_states(before, self.device)

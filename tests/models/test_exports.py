@@ -85,8 +85,8 @@ class Limit(NamedTuple):
 
 LIMITS = (
     Limit(
-        'Chunks of its tokens are counted while it is traced; `form="naive"` takes any size, at the '
-        "cost of all pairs.",
+        'Chunks of its tokens are counted while it is traced; `form="naive"` takes any size, at '
+        "the cost of all pairs.",
         "Constraints violated",
         ("linear, causal: any size", "performer, causal: any size"),
     ),
