@@ -1,9 +1,9 @@
 """What a layer adds to the loss: the balance of experts, the price of another step.
 
 A layer calls ``charge("balance", weight * value)`` in its forward pass while it trains. Only inside
-``with charged() as charges:`` is the value kept, in ``charges``; ``attnlab.train.fit`` adds their sum to
-the mean loss of each batch. A layer that runs again during the backward pass charges nothing then,
-so what it added counts once.
+``with charged() as charges:`` is the value kept, in ``charges``; ``attnlab.train.fit`` adds their
+sum to the mean loss of each batch. A layer that runs again during the backward pass charges nothing
+then, so what it added counts once.
 """
 
 from collections.abc import Iterator

@@ -12,12 +12,13 @@ from typing import Any
 from torch import nn
 
 from attnlab import catalog
+from attnlab.core.depth import Way
 from attnlab.core.options import parameters_of
 from attnlab.core.suggest import check_choice
 from attnlab.mechanisms.positions.factorized import DEVIATION, FactorizedEmbedding, Factors
-from attnlab.models.layers import Block, Stack, embedding_std
+from attnlab.models.layers import Block, Stack, embedding_std, united
 from attnlab.models.mixers import build_cross, build_mixers
-from attnlab.models.options import CLASSIFIERS, Options, check_switch
+from attnlab.models.options import CLASSIFIERS, Options, as_list, check_switch
 
 ROLES = ("feed", "join", "depth")
 NORMS = {"pre": "pre_norm", "post": "post_norm"}
@@ -62,27 +63,46 @@ def check(o: Options) -> None:
     """A ValueError for names that the catalogue does not know, or not in this role."""
     for role in ROLES:
         check_choice(role, getattr(o, role), catalog.with_role(role))
+    built = any(isinstance(each, nn.Module) for each in as_list(o.attention))
+    if built and hasattr(catalog.with_role("join")[o.join].build, "prepare"):
+        raise ValueError(
+            f"join={o.join!r} puts a norm inside attention, which would change the module that you "
+            "built; give attention by its name, or a function (dim, heads, causal) that builds one"
+        )
 
 
 def stack(o: Options, *, causal: bool) -> Stack:
     """The encoder, or with ``causal`` the decoder, which reads the source if there is one."""
     cross = causal and o.kind == "encoder_decoder"
     way = depth(o)
-    blocks = [
-        Block(mixer, cross=build_cross(o) if cross else None, feed=feed(o), join=join(o))
-        for mixer in build_mixers(o, causal)
-    ]
-    return Stack(blocks, o.dim, way)
+    place: dict[str, Any] = {}
+    if o.kind == "encoder_decoder":
+        place = {"side": "decoder" if causal else "encoder", "others": o.layers}
+    sets = (way if isinstance(way, Way) else Way()).sets(o.layers)
+    mixers = build_mixers(o, causal, sets.attention)
+    blocks: list[Block] = []
+    for layer, (mixer, number) in enumerate(zip(mixers, sets.feed, strict=True)):
+        earlier = sets.feed.index(number)
+        crossing = build_cross(o) if cross else None
+        feeding = blocks[earlier].feed_forward if earlier < len(blocks) else feed(o, causal)
+        made = join(o, layer=layer, **place)
+        blocks.append(Block(mixer, cross=crossing, feed=feeding, join=made))
+    return Stack(united(blocks, sets), o.dim, way)
 
 
-def feed(o: Options) -> nn.Module:
-    """The feed-forward layer of one block."""
-    return _built("feed", o, {} if o.hidden is None else {"hidden": o.hidden})
+def feed(o: Options, causal: bool) -> nn.Module:
+    """The feed-forward layer of one block; ``causal`` in a decoder."""
+    made = _built("feed", o, {} if o.hidden is None else {"hidden": o.hidden})
+    if causal and getattr(made, "ahead", False):
+        claims: Any = catalog.with_role("feed")[o.feed].claims
+        raise ValueError(f"feed={o.feed!r} cannot stand in a decoder: {claims.ahead}")
+    return made
 
 
-def join(o: Options) -> Callable[[], nn.Module]:
-    """What makes the join of each sublayer."""
-    return partial(_built, "join", o, {"dropout": o.dropout})
+def join(o: Options, **place: Any) -> Callable[[], nn.Module]:
+    """What makes the join of each sublayer; ``place`` is which ``layer`` it is, and of which
+    ``side`` where there are two."""
+    return partial(_built, "join", o, {"dropout": o.dropout, **place})
 
 
 def depth(o: Options) -> nn.Module:
@@ -108,10 +128,10 @@ def _built(role: str, o: Options, given: Mapping[str, Any]) -> nn.Module:
 
 def _check_branches(o: Options) -> None:
     """A ValueError for what a depth that adds the branches itself cannot have."""
-    if not hasattr(catalog.with_role("join")[o.join].build, "branch"):
+    if not catalog.goes_with(o.join, o.depth):
         raise ValueError(
             f"depth={o.depth!r} needs a join that only adds, such as join='pre_norm', got "
-            f"join={o.join!r}: a layer norm after the sum cannot be undone"
+            f"join={o.join!r}, which does more than add"
         )
     if o.kind == "encoder_decoder":
         raise ValueError(

@@ -18,16 +18,15 @@ Vaswani, Shazeer, Parmar, Uszkoreit, Jones, Gomez, Kaiser, Polosukhin. Attention
 NeurIPS 2017, arXiv:1706.03762, section 3.1.
 """
 
-import math
-
 import sympy
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.core.branches import Sublayer, last_matrices
-from attnlab.core.card import Card
+from attnlab.core.branches import Sublayer, shrink
+from attnlab.core.card import Card, letters
 from attnlab.core.claims import Join
+from attnlab.core.norms import Norm, norm_of
 from attnlab.core.options import Size
 
 # ---- forms
@@ -44,25 +43,31 @@ FORMS = {"naive": naive}
 
 
 class PostNorm(nn.Module):
-    """The layer norm after a sublayer, and dropout on what the sublayer adds."""
+    """The norm after a sublayer, and dropout on what the sublayer adds.
 
-    normalised = True
+    norm: "layer_norm", "rms_norm" or "no_norm" (``attnlab.core.norms``).
+    shrink: begin with the last matrix of each sublayer divided by √L, for L sublayers.
+    """
 
-    def __init__(self, dim: Size, dropout: float = 0.0) -> None:
+    def __init__(
+        self, dim: Size, dropout: float = 0.0, norm: Norm = "layer_norm", shrink: bool = True
+    ) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(dim)
-        self.dropout = dropout
+        self.norm, self.shrink = norm_of(norm, dim), shrink
+        self.dropout, self.normalised = dropout, norm != "no_norm"
 
     def forward(self, x: Float[Tensor, "b n dim"], f: Sublayer) -> Float[Tensor, "b n dim"]:
         return naive(x, lambda read: F.dropout(f(read), self.dropout, self.training), self.norm)
 
     def initialise(self, sublayer: nn.Module, branches: int) -> None:
-        """Divide the sublayer's last matrix by √branches."""
-        for matrix in last_matrices(sublayer):
-            matrix.data.div_(math.sqrt(branches))
+        """With ``shrink``, divide the sublayer's last matrix by √branches."""
+        if self.shrink:
+            shrink(sublayer, branches)
 
 
 # ---- card
+
+(L,) = letters("L")
 
 CARD = Card(
     __doc__,
@@ -70,7 +75,17 @@ CARD = Card(
     family="join",
     role="join",
     forms=FORMS,
-    claims=Join(variance=sympy.Integer(1), gradient=sympy.Integer(1)),
+    claims=Join(
+        variance=sympy.Integer(1), gradient=sympy.Integer(1), around=sympy.sqrt(2) ** (1 - L)
+    ),
     build=PostNorm,
+    variants=({"norm": "rms_norm"}, {"norm": "no_norm", "shrink": False}),
     aliases=("post",),
+    demo="""
+    >>> join, x = attnlab.build("post_norm", dim=64), torch.randn(4, 100, 64)
+    >>> for _ in range(100):  # sublayers that add noise of variance 1
+    ...     x = join(x, torch.randn_like)
+    >>> round(x.var().item(), 2)
+    1.0
+    """,
 )

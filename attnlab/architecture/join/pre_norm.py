@@ -19,16 +19,15 @@ Xiong, Yang, He, Zheng, Zheng, Xing, Zhang, Lan, Wang, Liu. On Layer Normalizati
 Transformer Architecture. ICML 2020, arXiv:2002.04745.
 """
 
-import math
-
 import sympy
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.core.branches import Sublayer, last_matrices
+from attnlab.core.branches import Sublayer, shrink
 from attnlab.core.card import Card, letters
 from attnlab.core.claims import Join
+from attnlab.core.norms import Norm, norm_of
 from attnlab.core.options import Size
 
 # ---- forms
@@ -45,13 +44,19 @@ FORMS = {"naive": naive}
 
 
 class PreNorm(nn.Module):
-    """The layer norm in front of a sublayer, and dropout on what the sublayer adds."""
+    """The norm in front of a sublayer, and dropout on what the sublayer adds.
+
+    norm: "layer_norm", "rms_norm" or "no_norm" (``attnlab.core.norms``).
+    shrink: begin with the last matrix of each sublayer divided by √L, for L sublayers.
+    """
 
     normalised = False
 
-    def __init__(self, dim: Size, dropout: float = 0.0) -> None:
+    def __init__(
+        self, dim: Size, dropout: float = 0.0, norm: Norm = "layer_norm", shrink: bool = True
+    ) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(dim)
+        self.norm, self.shrink = norm_of(norm, dim), shrink
         self.dropout = dropout
 
     def forward(self, x: Float[Tensor, "b n dim"], f: Sublayer) -> Float[Tensor, "b n dim"]:
@@ -65,13 +70,9 @@ class PreNorm(nn.Module):
         return F.dropout(out, self.dropout, self.training)
 
     def initialise(self, sublayer: nn.Module, branches: int) -> None:
-        """Divide the sublayer's last matrix by √branches, as GPT-2 does.
-
-        The stream is a sum of that many branches; this keeps its initial variance the same for any
-        depth.
-        """
-        for matrix in last_matrices(sublayer):
-            matrix.data.div_(math.sqrt(branches))
+        """With ``shrink``, divide the sublayer's last matrix by √branches."""
+        if self.shrink:
+            shrink(sublayer, branches)
 
 
 # ---- card
@@ -84,7 +85,15 @@ CARD = Card(
     family="join",
     role="join",
     forms=FORMS,
-    claims=Join(variance=1 + L, gradient=sympy.sqrt((1 + L) / 2)),
+    claims=Join(variance=1 + L, gradient=sympy.sqrt((1 + L) / 2), around=sympy.Integer(1)),
     build=PreNorm,
+    variants=({"norm": "rms_norm"}, {"norm": "no_norm", "shrink": False}),
     aliases=("pre",),
+    demo="""
+    >>> join, x = attnlab.build("pre_norm", dim=64), torch.randn(4, 100, 64)
+    >>> for _ in range(100):  # sublayers that add noise of variance 1
+    ...     x = join(x, torch.randn_like)
+    >>> round(x.var().item(), -1)
+    100.0
+    """,
 )

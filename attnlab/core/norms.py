@@ -1,0 +1,67 @@
+"""The norms of a stream, by the names that joins take as ``norm=``.
+
+``"layer_norm"``  mean 0 and variance 1 over the width (Ba, Kiros and Hinton, 2016,
+                  arXiv:1607.06450).
+``"rms_norm"``    mean square 1, the mean stays (Zhang and Sennrich, NeurIPS 2019,
+                  arXiv:1910.07467).
+``"no_norm"``     scale and shift alone, γ x + β, without statistics (Sun et al., MobileBERT, ACL
+                  2020, arXiv:2004.02984, section 3.4).
+
+Each has a learned scale, which begins at 1, and all but RMSNorm a learned shift, which begins at 0.
+"""
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from attnlab.core.options import Size, check_value
+
+Norm = Literal["layer_norm", "rms_norm", "no_norm"]
+EPSILON = 1e-5
+
+
+class NoNorm(nn.Module):
+    """γ x + β at each position: what is left of a layer norm without its statistics."""
+
+    def __init__(self, dim: Size) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(dim))
+        self.bias = nn.Parameter(torch.zeros(dim))
+
+    def forward(self, x: Float[Tensor, "... dim"]) -> Float[Tensor, "... dim"]:
+        return torch.addcmul(self.bias, self.weight, x)
+
+
+def norm_of(name: Norm, dim: Size) -> nn.Module:
+    """A new norm of this name and width; a ValueError for a name that there is not."""
+    check_value("norm", name, Norm)
+    if name == "no_norm":
+        return NoNorm(dim)
+    made = nn.LayerNorm if name == "layer_norm" else nn.RMSNorm
+    return made(dim, eps=EPSILON)
+
+
+class Normed(nn.Module):
+    """A linear layer that reads through a norm: W norm(x) + b."""
+
+    def __init__(self, norm: nn.Module, linear: nn.Linear) -> None:
+        super().__init__()
+        self.norm, self.linear = norm, linear
+
+    @property
+    def weight(self) -> Tensor:
+        return self.linear.weight
+
+    @property
+    def bias(self) -> Tensor | None:
+        return self.linear.bias
+
+    @property
+    def in_features(self) -> int:
+        return self.linear.in_features
+
+    def forward(self, x: Float[Tensor, "... width"]) -> Float[Tensor, "... dim"]:
+        out: Tensor = self.linear(self.norm(x))
+        return out
