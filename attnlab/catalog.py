@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 from attnlab.core.card import Beside, Card, shown_beside
-from attnlab.core.claims import Feed, Mixing
+from attnlab.core.claims import Feed, Mixing, Objective
 from attnlab.core.markup import escape
 from attnlab.core.options import Size, check_value, parameters_of
 from attnlab.core.positions import DistanceBias, PositionScheme
@@ -307,8 +307,8 @@ def goes_with(first: str, second: str) -> bool:
     the stream itself, such as ``reversible``, goes with the joins that only add; a join that puts a
     norm inside a sublayer with the feed-forward layers that have a place for it.
 
-    An objective and a mechanism, or a feed-forward layer: an objective that asks for what comes
-    next goes with those that can be causal, one that needs both sides with those that need not.
+    An objective and a mechanism, or a feed-forward layer: whether one of the kinds of model that
+    the objective trains can have it. A decoder needs what can be causal, an encoder what need not.
 
     Raises ValueError for two pages between which there is no such question.
     """
@@ -351,10 +351,21 @@ def _prepares(join: Card, feed: Card) -> bool:
 
 
 def _asked_by(objective: Card, part: Card) -> bool:
-    asked = getattr(objective.claims, "causal", "")
+    """Whether a model of one of the kinds that an objective trains can have this part."""
+    assert isinstance(objective.claims, Objective)
+    return any(_stands_in(kind, part) for kind in objective.claims.models)
+
+
+def _stands_in(kind: str, part: Card) -> bool:
+    """A decoder needs what can be causal, an encoder what need not be."""
+    parts = {"language_model": ("decoder",), "encoder_decoder": ("encoder", "decoder")}
+    return all(_stands_in_a(each, part) for each in parts.get(kind, ("encoder",)))
+
+
+def _stands_in_a(half: str, part: Card) -> bool:
     if isinstance(part.claims, Feed):
-        return asked != "always" or not part.claims.ahead
-    return part.causal != {"always": "never", "never": "always"}.get(asked)
+        return half == "encoder" or not part.claims.ahead
+    return part.causal != {"encoder": "always", "decoder": "never"}[half]
 
 
 def _pages(name: str) -> Iterator[Any]:

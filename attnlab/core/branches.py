@@ -45,12 +45,13 @@ class Layer(Protocol):
 
 def last_matrices(sublayer: nn.Module) -> Iterator[Tensor]:
     """The matrices whose products a sublayer adds to the stream: the output projection of
-    attention, and ``contract`` of a feed-forward layer, of each layer within it, or of each expert."""
+    attention, and ``contract`` of a feed-forward layer, of each within it, or of each expert."""
     for part in sublayer.modules():
         if isinstance(part, Heads):
             yield part.output.weight
         elif isinstance(contract := getattr(part, "contract", None), nn.Module):
-            yield contract.weight
+            last: Any = contract
+            yield last.weight
 
 
 def passing_matrices(sublayer: nn.Module) -> Iterator[Tensor]:
@@ -62,8 +63,8 @@ def passing_matrices(sublayer: nn.Module) -> Iterator[Tensor]:
             yield part.value.weight
             yield part.output.weight
         elif isinstance(getattr(part, "contract", None), nn.Module):
-            found = (getattr(part, name, None) for name in ("opens", "expand", "contract"))
-            yield from (matrix.weight for matrix in found if isinstance(matrix, nn.Module))
+            found: Any = (getattr(part, name, None) for name in ("opens", "expand", "contract"))
+            yield from (matrix.weight for matrix in found if matrix is not None)
 
 
 def norm_last_matrices(sublayer: nn.Module, norm: Callable[[int], nn.Module]) -> None:

@@ -11,7 +11,8 @@ x      elements of the stream that goes through the layers
 a      elements that the backward pass of one layer keeps
 p      parameters of one layer
 N      weights of a module
-s      scored targets of a batch
+s      targets that the task itself scores
+b      rows of a batch; n are then its real tokens
 =====  ==================================================================
 """
 
@@ -135,17 +136,20 @@ class Objective:
 
     ``scored``  how many targets of a batch are scored.
     ``hidden``  what the model is not shown, in words.
-    ``causal``  "always" if the model may not see what comes after a token, "never" if it has to;
-                empty where either will do.
+    ``models``  the kinds of a ``TinyTransformer`` that can be trained by it.
     """
 
     ROLES: ClassVar[tuple[str, ...]] = ("objective",)
     scored: Number
     hidden: str
-    causal: str = ""
+    models: tuple[str, ...]
 
     def rows(self) -> list[Row]:
-        return [("scored targets", in_plain_text(self.scored)), ("hidden", self.hidden)]
+        return [
+            ("scored targets", in_plain_text(self.scored)),
+            ("hidden", self.hidden),
+            ("models", ", ".join(self.models)),
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,8 @@ N(W_2\, \mathrm{relu}(W_1 y) + y), \quad x' = N(W_{out}\, y + x)$$
 
 Queries and keys share a bottleneck; **values read the wide stream itself**. So attention has more
 parameters beside the feed-forward layers than in BERT; four of these after each other restore the
-ratio. $N$ is NoNorm, $\gamma \odot x + \beta$: no statistics, which cost time on a phone. The table of
-tokens is narrow (128), and a token's vector is made of three rows:
+ratio. $N$ is NoNorm, $\gamma \odot x + \beta$: no statistics, which cost time on a phone. The table
+of tokens is narrow (128), and a token's vector is made of three rows:
 
 $$e_t = W_e\,[E_{t+1}\,; E_t\,; E_{t-1}] + p_t, \qquad \text{zeros beyond the ends}$$
 

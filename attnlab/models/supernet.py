@@ -182,7 +182,7 @@ def network(space: Space, sizes: Sizes, **options: Any) -> TinyTransformer:
         **options,
     )  # fmt: skip
     for stack in (part for part in made.children() if isinstance(part, Stack)):
-        _set_hidden(stack, sizes.hidden, made.config)
+        _set_hidden(stack, sizes.hidden, made.config, causal=stack is made.decoder)
     return made
 
 
@@ -192,11 +192,13 @@ def _attention(dim: int, _: int, *, causal: bool, inner: int, heads: int) -> Ful
     return made
 
 
-def _set_hidden(stack: Stack, hidden: tuple[int, ...], config: Mapping[str, Any]) -> None:
+def _set_hidden(
+    stack: Stack, hidden: tuple[int, ...], config: Mapping[str, Any], *, causal: bool
+) -> None:
     blocks: Any = stack.blocks
     branches = sum(len(block.sublayers()) for block in blocks)
     for block, width in zip(blocks, hidden, strict=True):
-        block.feed_forward = parts.feed(Options(**{**config, "hidden": width}))
+        block.feed_forward = parts.feed(Options(**{**config, "hidden": width}), causal)
         block.feed_forward_residual.initialise(block.feed_forward, branches)
 
 

@@ -12,8 +12,10 @@ import torch
 
 import attnlab
 from attnlab import catalog
-from attnlab.core.card import Card
+from attnlab.core.card import CAUSAL, Card
 from attnlab.core.claims import Objective
+from attnlab.models.options import CLASSIFIERS
+from attnlab.tasks import Batch
 from attnlab.testing.architecture import of_role
 from attnlab.testing.mechanisms import Cases, named
 
@@ -30,11 +32,12 @@ def pairs(card: Card) -> list[Any]:
 
 
 def objectives(card: Card) -> list[Any]:
-    """An objective with every mechanism that is told nothing beside the sequence."""
+    """An objective with two mechanisms of each causality, and with every feed-forward layer."""
     if card.role != "objective":
         return []
     told = [each for each in catalog.shelf() if each.mixes and each.structure is None]
-    parts = [*told, *of_role("feed")]
+    few = [each for causal in CAUSAL for each in [c for c in told if c.causal == causal][:2]]
+    parts = [*few, *of_role("feed")]
     return [pytest.param(card, each, id=f"{card.name}-{each.name}") for each in parts]
 
 
@@ -43,25 +46,29 @@ ASKED = Cases(objectives, [c for c in catalog.shelf("objectives") if c.role == "
 FEW = Cases(lambda card: [named(card)] if card.role in ROLES else [], of_role(*ROLES))
 
 
-def model(**parts: Any) -> attnlab.TinyTransformer:
+def objective_of(name: str) -> Any:
+    takes = catalog.card(name).option_names()
+    return catalog.build(name, **({"vocab": VOCAB} if "vocab" in takes else {}))
+
+
+def model(*, vocab: int = VOCAB, **parts: Any) -> attnlab.TinyTransformer:
     torch.manual_seed(1)
     given = {"dim": 8, "heads": 2, "layers": 2, "max_len": N, **parts}
-    return attnlab.TinyTransformer(VOCAB, **given)
+    return attnlab.TinyTransformer(vocab, **given)
 
 
 def step(made: attnlab.TinyTransformer, objective: str = "next_token") -> None:
     """One step of training: finite, and a gradient for what was used."""
     tokens = torch.arange(2 * N).view(2, N) % VOCAB
-    classes = made.config["kind"] == "classifier"
-    batch = attnlab.tasks.Batch(tokens, tokens[:, 0] if classes else tokens.roll(-1, 1))
-    asked: Any = catalog.build(objective)
-    loss, count = asked(made.train(), batch, torch.Generator().manual_seed(0))
+    targets = tokens[:, 0] if made.config["kind"] == "classifier" else tokens.roll(-1, 1)
+    asked = objective_of(objective)
+    loss, count = asked(made.train(), Batch(tokens, targets), torch.Generator().manual_seed(0))
     assert loss.isfinite()
-    if count:
-        loss.backward()
-        grads = [p.grad for p in made.parameters() if p.grad is not None]
-        assert grads
-        assert all(grad.isfinite().all() for grad in grads)
+    assert count > 0
+    loss.backward()
+    grads = [p.grad for p in made.parameters() if p.grad is not None]
+    assert grads
+    assert all(grad.isfinite().all() for grad in grads)
 
 
 @pytest.mark.parametrize(("card", "other"), PAIRS)
@@ -84,21 +91,38 @@ def test_two_parts_of_a_model_fit_or_are_refused(card: Card, other: Card) -> Non
 
 @pytest.mark.parametrize(("card", "part"), ASKED)
 def test_what_learns_from_an_objective_or_is_refused(card: Card, part: Card) -> None:
-    """An objective that asks for what comes next needs a decoder."""
+    """In a model of the first kind that fits; where none does, every kind refuses."""
     fits = catalog.goes_with(card.name, part.name)
     assert catalog.goes_with(part.name, card.name) == fits
     claims = card.claims
     assert isinstance(claims, Objective)
-    if claims.causal != "always":
-        assert fits or part.causal == "always"
-        return
-    role = "feed" if part.role == "feed" else "attention"
-    options = {} if role == "feed" else {"attention_options": dict(part.small)}
     if fits:
-        step(model(**{role: part.name}, **options), card.name)
+        made = filter(None, (asked_model(card, part, kind) for kind in claims.models))
+        step(next(made), card.name)
         return
-    with pytest.raises(ValueError, match=r"cannot be causal|cannot stand in a decoder"):
-        model(**{role: part.name})
+    for kind in claims.models:
+        with pytest.raises(ValueError, match=r"causal|cannot stand in a decoder"):
+            asked_model(card, part, kind, refused=False)
+
+
+def asked_model(
+    card: Card, part: Card, kind: str, *, refused: bool = True
+) -> attnlab.TinyTransformer | None:
+    """A model of this kind for the objective, with the mechanism or the feed-forward layer; None,
+    or its ValueError, where it is ``refused``."""
+    objective = objective_of(card.name)
+    size = VOCAB + objective.specials
+    own: dict[str, Any] = {"feed": part.name}
+    if part.role != "feed":
+        own = {"attention": part.name, "attention_options": dict(part.small)}
+    if kind in CLASSIFIERS:
+        own["classes"] = objective.classes or size
+    try:
+        return model(vocab=size, max_len=objective.longest(N), kind=kind, **own)
+    except ValueError:
+        if refused:
+            return None
+        raise
 
 
 @pytest.mark.parametrize("card", FEW)
@@ -121,5 +145,6 @@ def test_some_go_together_and_some_do_not() -> None:
     assert fitting["mlp", "sub_ln"]
     assert not fitting["switch", "sub_ln"]
     assert catalog.goes_with("next_token", "full")
-    assert not catalog.goes_with("next_token", "fnet")
-    assert not catalog.goes_with("next_token", "expert_choice")
+    assert catalog.goes_with("masked_lm", "fnet")
+    assert not catalog.goes_with("masked_lm", "sparse_transformer")
+    assert not catalog.goes_with("span_corruption", "expert_choice")

@@ -42,7 +42,7 @@ sections 2.1, 2.2 and the appendix. Graves, Adaptive Computation Time for Recurr
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -155,7 +155,11 @@ class Universal(Way):
         return self._until_halted(x, layers, to_the_end=True).results
 
     def _until_halted(self, x: Tensor, layers: Sequence[Layer], *, to_the_end: bool) -> Halted:
-        chosen = {"epsilon": self.epsilon, "listing": self.listing, "to_the_end": to_the_end}
+        chosen: dict[str, Any] = {
+            "epsilon": self.epsilon,
+            "listing": self.listing,
+            "to_the_end": to_the_end,
+        }
         return until_halted(x, layers, self._probability, **chosen)
 
     def _probability(self, x: Tensor) -> Tensor:

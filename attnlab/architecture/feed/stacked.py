@@ -9,8 +9,8 @@ b_2^{(i)}, \qquad \text{added to the stream: } y_s - x$$
 
 With s layers of hidden width dim there are as many parameters as in one of width s dim, and the
 work is the same; but what the first found can be used by the second. MobileBERT
-(``attnlab.models.mobilebert``), where this is from, has four of hidden width 4 dim, on a stream that
-is itself narrowed to a quarter.
+(``attnlab.models.mobilebert``), where this is from, has four of hidden width 4 dim, on a stream
+that is itself narrowed to a quarter.
 
 Cost: 4 n dim f s FLOPs for s layers of hidden width f, one after the other: more steps than one
 layer of the same size.
