@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-import attnlab
 from attnlab import catalog
 from attnlab.core.card import CAUSAL, Card
 from attnlab.core.claims import Objective
 from attnlab.models.options import CLASSIFIERS
+from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks import Batch
 from attnlab.testing.architecture import of_role
 from attnlab.testing.mechanisms import Cases, named
@@ -51,13 +51,13 @@ def objective_of(name: str) -> Any:
     return catalog.build(name, **({"vocab": VOCAB} if "vocab" in takes else {}))
 
 
-def model(*, vocab: int = VOCAB, **parts: Any) -> attnlab.TinyTransformer:
+def model(*, vocab: int = VOCAB, **parts: Any) -> TinyTransformer:
     torch.manual_seed(1)
     given = {"dim": 8, "heads": 2, "layers": 2, "max_len": N, **parts}
-    return attnlab.TinyTransformer(vocab, **given)
+    return TinyTransformer(vocab, **given)
 
 
-def step(made: attnlab.TinyTransformer, objective: str = "next_token") -> None:
+def step(made: TinyTransformer, objective: str = "next_token") -> None:
     """One step of training: finite, and a gradient for what was used."""
     tokens = torch.arange(2 * N).view(2, N) % VOCAB
     targets = tokens[:, 0] if made.config["kind"] == "classifier" else tokens.roll(-1, 1)
@@ -107,7 +107,7 @@ def test_what_learns_from_an_objective_or_is_refused(card: Card, part: Card) -> 
 
 def asked_model(
     card: Card, part: Card, kind: str, *, refused: bool = True
-) -> attnlab.TinyTransformer | None:
+) -> TinyTransformer | None:
     """A model of this kind for the objective, with the mechanism or the feed-forward layer; None,
     or its ValueError, where it is ``refused``."""
     objective = objective_of(card.name)
