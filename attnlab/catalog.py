@@ -307,8 +307,8 @@ def goes_with(first: str, second: str) -> bool:
     the stream itself, such as ``reversible``, goes with the joins that only add; a join that puts a
     norm inside a sublayer with the feed-forward layers that have a place for it.
 
-    An objective and a mechanism, or a feed-forward layer: whether one of the kinds of model that
-    the objective trains can have it. A decoder needs what can be causal, an encoder what need not.
+    An objective and a mechanism, or a feed-forward layer: an objective that asks for what comes
+    next goes with those that can be causal, one that needs both sides with those that need not.
 
     Raises ValueError for two pages between which there is no such question.
     """
@@ -350,22 +350,17 @@ def _prepares(join: Card, feed: Card) -> bool:
     return True
 
 
+_UNFIT = {"language_model": ("never",), "encoder_decoder": ("never", "always")}
+"""A kind of model → what a mechanism's card must not say of ``causal``; of others "always"."""
+
+
 def _asked_by(objective: Card, part: Card) -> bool:
-    """Whether a model of one of the kinds that an objective trains can have this part."""
+    """Whether the part fits into the first kind of model that the objective trains."""
     assert isinstance(objective.claims, Objective)
-    return any(_stands_in(kind, part) for kind in objective.claims.models)
-
-
-def _stands_in(kind: str, part: Card) -> bool:
-    """A decoder needs what can be causal, an encoder what need not be."""
-    parts = {"language_model": ("decoder",), "encoder_decoder": ("encoder", "decoder")}
-    return all(_stands_in_a(each, part) for each in parts.get(kind, ("encoder",)))
-
-
-def _stands_in_a(half: str, part: Card) -> bool:
+    unfit = _UNFIT.get(objective.claims.models[0], ("always",))
     if isinstance(part.claims, Feed):
-        return half == "encoder" or not part.claims.ahead
-    return part.causal != {"encoder": "always", "decoder": "never"}[half]
+        return "never" not in unfit or not part.claims.ahead
+    return part.causal not in unfit
 
 
 def _pages(name: str) -> Iterator[Any]:
