@@ -428,6 +428,34 @@ def test_nothing_in_padded_tokens_reaches_the_others(
 
 
 @pytest.mark.parametrize(("card", "variant"), ALL)
+def test_nothing_is_read_before_it_is_written(card: Card, variant: int) -> None:
+    """Where new memory holds NaN, outputs and gradients are finite."""
+    for form in module_forms(card):
+        layer = module(card, variant, **form)
+        x = torch.randn(2, 11, DIM, dtype=torch.float64, requires_grad=True)
+        padding = torch.arange(11) < torch.tensor([[11], [7]])
+        with _poisoned():
+            assert torch.empty(3).isnan().all()
+            out = layer(x, padding)[padding]
+            grads = torch.autograd.grad(out.square().sum(), [x, *layer.parameters()])
+        assert all(torch.isfinite(each).all() for each in (out, *grads))
+
+
+@contextlib.contextmanager
+def _poisoned() -> Iterator[None]:
+    """New memory holds NaN until it is written."""
+    fill = torch.utils.deterministic
+    before = torch.are_deterministic_algorithms_enabled(), fill.fill_uninitialized_memory
+    torch.use_deterministic_algorithms(True)
+    fill.fill_uninitialized_memory = True
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0])
+        fill.fill_uninitialized_memory = before[1]
+
+
+@pytest.mark.parametrize(("card", "variant"), ALL)
 def test_any_length_in_any_form(card: Card, variant: int) -> None:
     """Primes, powers of two, what no block divides, and one token alone."""
     for n in (1, 2, 3, 31, 64, 97):
