@@ -1,5 +1,5 @@
 // A row for each token and a column for each step; above them how many tokens are still on the way.
-import { power, running } from "../../lib/depth.js";
+import { power, rowsOf, running } from "../../lib/depth.js";
 import { CIVIDIS, mixed } from "../../lib/colours.js";
 import { hatched } from "../../lib/hatch.js";
 import { two } from "../../lib/plane.js";
@@ -37,13 +37,14 @@ export function gridPanel(study, view) {
   canvas.addEventListener("keydown", (event) => {
     if (!plain(event)) return;
     // Keys may come faster than pictures, so that what was drawn last is not what is chosen.
-    const [token, step] = ["token", "step"].map((name) => study.model.get(name));
+    const [token, step, order] = ["token", "step", "order"].map((name) => study.model.get(name));
     const down = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10 }[event.key];
     const across = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!down && !across) return;
     event.preventDefault();
-    const line = study.rows.indexOf(token) + (down ?? 0);
-    if (down) study.set({ token: study.rows[Math.min(study.rows.length - 1, Math.max(0, line))] });
+    const rows = rowsOf(study.depth, order);
+    const line = rows.indexOf(token) + (down ?? 0);
+    if (down) study.set({ token: rows[Math.min(rows.length - 1, Math.max(0, line))] });
     else study.set({ step: Math.min(study.depth.s - 1, Math.max(0, step + across)) });
   });
 
