@@ -5,7 +5,7 @@ import { hatched } from "../../lib/hatch.js";
 import { two } from "../../lib/plane.js";
 import { el, hatchKey, plain, sized } from "../dom.js";
 
-const [LEFT, BARS] = [108, 34];
+const [LEFT, BARS] = [108, 44];
 const FONT = '11px system-ui, "DejaVu Sans", sans-serif';
 const WORDS = {
   distance: ["how far from the state with which it leaves", "there", "far"],
@@ -78,14 +78,14 @@ export function gridPanel(study, view) {
       context.fillText(text, x, y);
     };
     if (early) {
-      write("still on the way", LEFT - 8, 22, "right");
+      write("still on the way", LEFT - 8, BARS - 8, "right");
       running(depth).forEach((count, at) => {
-        const tall = (BARS - 6) * (count / depth.n);
+        const tall = (BARS - 16) * (count / depth.n);
         context.fillStyle = view.colour("--av-series-0");
         context.globalAlpha = at > state.step ? 0.3 : 1;
         context.fillRect(LEFT + at * cell, BARS - tall, Math.max(1, cell - 1), tall);
         context.globalAlpha = 1;
-        if (cell >= 26 && count < depth.n) write(String(count), LEFT + (at + 0.5) * cell, Math.max(10, BARS - tall - 3), "center");
+        if (cell >= 26) write(String(count), LEFT + (at + 0.5) * cell, BARS - tall - 4, "center");
       });
     }
     write(depth.what, LEFT - 8, high - 5, "right");
