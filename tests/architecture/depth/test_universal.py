@@ -72,7 +72,7 @@ def test_without_the_signal_it_is_the_loop(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def probability(x: Tensor) -> Tensor:
-    return (0.8 * x[..., 0]).sigmoid()
+    return (1.2 * x[..., 0] - 1.5).sigmoid()
 
 
 def token_by_token(
@@ -113,6 +113,7 @@ def test_halting_is_as_defined(epsilon: float, listing: bool) -> None:
     found = until_halted(x, layers, probability, epsilon=epsilon, listing=listing)
     assert len({step for row in steps for step in row}) > 2
     assert found.steps.tolist() == steps
+    assert (min(min(row) for row in remainders) == 0) == listing  # some never halt
     torch.testing.assert_close(found.remainders, torch.tensor(remainders, dtype=torch.float64))
     torch.testing.assert_close(found.results, expected)
 

@@ -14,6 +14,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from attnlab import catalog
 from attnlab.core.branches import Branch
 from attnlab.core.card import Card
+from attnlab.core.depth import Way
 from attnlab.core.options import parameters_of
 from attnlab.core.typeset import in_plain_text
 from attnlab.figures.drawing import Drawing
@@ -57,6 +58,7 @@ class Layer(nn.Module):
     """Two branches on the stream, as a depth sees a layer."""
 
     padding = None
+    start = 0
 
     def __init__(self, number: int, book: Book) -> None:
         super().__init__()
@@ -90,7 +92,10 @@ def look(name: str) -> Book:
     book = Book()
     takes = parameters_of(catalog.card(name).build)
     given = {key: value for key, value in {"dim": DIM, "layers": LAYERS}.items() if key in takes}
-    way, layers = catalog.build(name, **given).train(), [Layer(at, book) for at in range(LAYERS)]
+    way = catalog.build(name, **given).train()
+    sets = [*zip(*(way if isinstance(way, Way) else Way()).sets(LAYERS), strict=True)]
+    made = {own: Layer(sets.index(own), book) for own in sets}
+    layers = [made[own] for own in sets]
     x = torch.randn(ROWS, N, DIM, requires_grad=True)
     with saved_tensors_hooks(book.save, _same):
         way(x, layers)
