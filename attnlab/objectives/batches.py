@@ -36,12 +36,13 @@ def logits_of(model: nn.Module, batch: Batch) -> Tensor:
     if structure is not None:
         options["structure"] = structure
     logits = model(batch.inputs, padding=batch.padding, **options)
-    _check_logits(logits, batch)
+    check_logits(logits, batch)
     checked: Tensor = logits
     return checked
 
 
-def _check_logits(logits: Any, batch: Batch) -> None:
+def check_logits(logits: Any, batch: Batch) -> None:
+    """TypeError or ValueError for what is no logits of these targets."""
     if not isinstance(logits, Tensor):
         raise TypeError(
             f"The model must return logits, a tensor; it returned a {type(logits).__name__}. "

@@ -304,7 +304,7 @@ def _layer(one: Card | Own) -> Layer:
 
 
 def _counted(one: Card | Own) -> float:
-    """Of the FLOPs of the mixing; of its element-wise work where it has no products."""
+    """The order of the FLOPs of the mixing; of its element-wise work where it has no products."""
     costs = [counted(_layer(one), n) for n in COUNTED]
     counts = [cost.mixing_flops or cost.elements_written for cost in costs]
     return round(fit(COUNTED, counts).slope, 3)
