@@ -136,7 +136,7 @@ class Objective:
 
     ``scored``  how many targets of a batch are scored.
     ``hidden``  what the model is not shown, in words.
-    ``models``  the kinds of a ``TinyTransformer`` that can be trained by it.
+    ``models``  the kinds of a ``TinyTransformer`` that can be trained by it, the usual one first.
     """
 
     ROLES: ClassVar[tuple[str, ...]] = ("objective",)

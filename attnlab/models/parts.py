@@ -128,7 +128,7 @@ def _built(role: str, o: Options, given: Mapping[str, Any]) -> nn.Module:
 
 def _check_branches(o: Options) -> None:
     """A ValueError for what a depth that adds the branches itself cannot have."""
-    if not hasattr(catalog.with_role("join")[o.join].build, "branch"):
+    if not catalog.goes_with(o.join, o.depth):
         raise ValueError(
             f"depth={o.depth!r} needs a join that only adds, such as join='pre_norm', got "
             f"join={o.join!r}, which does more than add"

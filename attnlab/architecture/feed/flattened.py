@@ -83,4 +83,10 @@ CARD = Card(
     forms=FORMS,
     claims=Feed(time=4 * n * dim**2, parameters=2 * dim**2 + 2 * dim),
     build=Flattened,
+    demo="""
+    >>> def parameters(name):
+    ...     return sum(p.numel() for p in attnlab.build(name, dim=64).parameters())
+    >>> parameters("flattened"), parameters("mlp")
+    (8320, 33088)
+    """,
 )
