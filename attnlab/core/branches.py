@@ -43,6 +43,11 @@ class Layer(Protocol):
     def branches(self) -> Sequence[Branch]: ...
 
 
+def used(branches: Sequence[Branch]) -> dict[int, nn.Parameter]:
+    """Each parameter that takes a gradient, once, by its id: branches may share one."""
+    return {id(p): p for part in branches for p in part.parameters if p.requires_grad}
+
+
 def last_matrices(sublayer: nn.Module) -> Iterator[Tensor]:
     """The matrices whose products a sublayer adds to the stream: the output projection of
     attention, and ``contract`` of a feed-forward layer, of each within it, or of each expert."""

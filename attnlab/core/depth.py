@@ -37,6 +37,9 @@ class Way(nn.Module):
     reads_branches: ClassVar[bool] = False
     """Whether it adds the branches of the layers itself, so that joins must have ``branch``."""
 
+    takes_norm: ClassVar[bool] = False
+    """Whether it applies the last norm of the stack itself, which it is given as ``norm``."""
+
     run: Callable[[Tensor, Sequence[Layer]], Tensor] = staticmethod(loop)
     read_on: Callable[[Tensor, Sequence[Layer]], Tensor] = staticmethod(loop)
 

@@ -67,7 +67,7 @@ def _parts(model: TinyTransformer) -> Iterator[tuple[str, list[nn.Module | None]
 def _block_parts(
     address: str, block: Block, seen: set[int]
 ) -> Iterator[tuple[str, list[nn.Module | None], list[str]]]:
-    """Those not in ``seen``; a part that several layers share counts all its operations once."""
+    """Parts that are not in ``seen``; all operations of a part that layers share count once."""
     for part in ("attention", "cross", "feed_forward"):
         module = getattr(block, part)
         if module is not None and id(module) not in seen:

@@ -200,6 +200,8 @@ class Stack(nn.Module):
         self.blocks = nn.ModuleList(blocks)
         self.norm = _last_norm([block.sublayers()[-1][0] for block in blocks], dim)
         self.depth: Any = Plain() if depth is None else depth
+        if getattr(self.depth, "takes_norm", False):
+            self.depth.norm, self.norm = self.norm, nn.Identity()
 
     def forward(
         self,

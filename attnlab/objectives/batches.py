@@ -1,5 +1,7 @@
 """The batch that an objective takes, the answers of a model to it, and their cross-entropy."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
 
 import torch
@@ -36,12 +38,13 @@ def logits_of(model: nn.Module, batch: Batch) -> Tensor:
     if structure is not None:
         options["structure"] = structure
     logits = model(batch.inputs, padding=batch.padding, **options)
-    _check_logits(logits, batch)
+    check_logits(logits, batch)
     checked: Tensor = logits
     return checked
 
 
-def _check_logits(logits: Any, batch: Batch) -> None:
+def check_logits(logits: Any, batch: Batch) -> None:
+    """TypeError or ValueError for what is no logits of these targets."""
     if not isinstance(logits, Tensor):
         raise TypeError(
             f"The model must return logits, a tensor; it returned a {type(logits).__name__}. "
@@ -79,6 +82,9 @@ class CrossEntropy(nn.Module):
 
     models: ClassVar[tuple[str, ...]]
     """The kinds of a ``TinyTransformer`` that it can train."""
+
+    needs: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Options of a ``TinyTransformer`` without which it cannot be trained, such as its depth."""
 
     specials: int = 0
     """How many tokens it uses beyond those of the text, such as a mask."""

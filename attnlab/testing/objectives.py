@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from attnlab import catalog
 from attnlab.core.card import Card, letters
 from attnlab.core.claims import Objective
+from attnlab.core.exits import Exits, asked
 from attnlab.objectives.batches import UNSCORED
 from attnlab.testing.mechanisms import Cases, named, variants
 
@@ -72,7 +73,12 @@ class Answering(nn.Module):
         if logits.requires_grad:
             logits.retain_grad()
         self.answered.append(logits)
+        if (exits := asked()) is not None:  # it has one layer, after which every token leaves
+            exits.append(Exits(logits[None]))
         return logits
+
+    def logits(self, x: Tensor) -> Tensor:
+        return x
 
 
 def text(rows: int = ROWS, width: int = N) -> Text:
