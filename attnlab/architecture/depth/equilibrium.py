@@ -89,7 +89,7 @@ class NoFixedPointError(ValueError):
 
 
 class NotExactWarning(UserWarning):
-    """The solver has not converged and ``inexact`` lets it go on; the message gives the residual."""
+    """The solver has not converged, and ``inexact`` lets it go on; the message has the residual."""
 
 
 # ---- forms
@@ -195,7 +195,7 @@ def anderson(f: Step, z: Tensor, options: Solver) -> Tensor:
             past.append((r - old, new - plain))
         worse = residual > bound
         z = torch.where(worse[:, None, None], plain, new - mixed(r, past))
-        bound = residual.masked_fill(worse if past else True, math.inf)
+        bound = residual.masked_fill(worse, math.inf) if past else bound
         plain, old = new, r
     return _not_found(result, residual[running], options)
 
