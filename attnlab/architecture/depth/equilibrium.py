@@ -89,7 +89,7 @@ class NoFixedPointError(ValueError):
 
 
 class NotExactWarning(UserWarning):
-    """The solver has not converged and ``inexact`` lets it go on; the message gives the residual."""
+    """The solver has not converged, and ``inexact`` lets it go on; the message has the residual."""
 
 
 # ---- forms
