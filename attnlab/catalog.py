@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 from attnlab.core.card import Beside, Card, shown_beside
-from attnlab.core.claims import Mixing
+from attnlab.core.claims import Feed, Mixing, Objective
 from attnlab.core.markup import escape
 from attnlab.core.options import Size, check_value, parameters_of
 from attnlab.core.positions import DistanceBias, PositionScheme
@@ -85,33 +85,37 @@ class Catalog(tuple[Card, ...]):
 
 
 _LEFT = "text-align:left"
-_TITLES = {
-    "feed": "Feed-forward layers",
+TITLES = {
+    "feed": "Feed-forward layers: each position alone",
     "join": "Joins: how a sublayer joins the stream",
     "depth": "Depth: the way through the layers",
     "objective": "Objectives: what a model learns from",
     "compress": "Compression: a smaller module",
 }
+"""Of the roles of the other shelves."""
 
 
 def _claimed(role: str, found: list[Card]) -> str:
     """The table of the pages of one role: what each claims, by the names of its claims."""
     labels = [label for label, _ in found[0].claims.rows()]
-    head = _row(["page", *map(escape, labels), "forms", "paper"]).replace("<td", '<th scope="col"')
+    beside = [shown_beside(card) for card in found]
+    drawn = any(one.thumbnail for one in beside)
+    head = [*(["picture"] if drawn else []), "page", *map(escape, labels), "forms", "paper, page"]
+    heading = _row(head).replace("<td", '<th scope="col"').replace("</td", "</th")
     body = "".join(
         _row(
             [
+                *([one.thumbnail or "–"] if drawn else []),
                 f"{escape(card.title)}<br><code>{escape(card.name)}</code>",
                 *(escape(text) for _, text in card.claims.rows()),
                 escape(", ".join(card.forms)),
-                escape(card.paper.short),
+                _places(card, one),
             ]
         )
-        for card in found
+        for card, one in zip(found, beside, strict=True)
     )
-    head = head.replace("</td", "</th")
-    title = f"<caption>{_TITLES[role]}</caption>"
-    return f"<table>{title}<thead>{head}</thead><tbody>{body}</tbody></table>"
+    title = f"<caption>{TITLES[role]}</caption>"
+    return f"<table>{title}<thead>{heading}</thead><tbody>{body}</tbody></table>"
 
 
 _UNMAPPED = "Without a map (–) are those that give each position a vector of its own and mix none."
@@ -119,16 +123,21 @@ _UNMAPPED = "Without a map (–) are those that give each position a vector of i
 
 def _cells(card: Card, beside: Beside) -> list[str]:
     form = list(card.forms)[-1]
-    paper = escape(card.paper.short)
-    links = [f'<a href="{card.paper.url}">{paper}</a>' if card.paper.url else paper]
     return [
         f"{escape(card.title)}<br><code>{escape(card.name)}</code>",
         escape(card.family),
         *(card.order_html(what, form) for what in ("time", "memory")),
         escape(card.causal),
         escape(", ".join(card.forms)),
-        "<br>".join([*links, *([beside.links] if beside.links else [])]),
+        _places(card, beside),
     ]
+
+
+def _places(card: Card, beside: Beside) -> str:
+    """Where to read on: the paper, the page, a lesson."""
+    paper = escape(card.paper.short)
+    links = [f'<a href="{card.paper.url}">{paper}</a>' if card.paper.url else paper]
+    return "<br>".join([*links, *([beside.links] if beside.links else [])])
 
 
 def _row(cells: Iterable[str]) -> str:
@@ -287,19 +296,71 @@ def _refuse_scheme(c: Card, positions: object) -> None:
         raise ValueError(f"{c.name} cannot take {what}; mechanisms that can: {', '.join(able)}")
 
 
-def goes_with(mechanism: str, scheme: str) -> bool:
-    """Whether a layer of ``mechanism`` can be told positions by ``scheme``.
+def goes_with(first: str, second: str) -> bool:
+    """Whether two pages can be parts of one model.
 
-    What is added at the embedding goes with every mechanism; rotations and biases with those whose
-    layer takes them; a scheme that is an attention of its own with none.
+    A mechanism and a position scheme: whether a layer of the mechanism can be told positions by
+    the scheme. What is added at the embedding goes with every mechanism; rotations and biases with
+    those whose layer takes them; a scheme that is an attention of its own with none.
+
+    A feed-forward layer, a join and a depth, two of them: a depth that adds what sublayers give to
+    the stream itself, such as ``reversible``, goes with the joins that only add; a join that puts a
+    norm inside a sublayer with the feed-forward layers that have a place for it.
+
+    An objective and a mechanism, or a feed-forward layer: an objective that asks for what comes
+    next goes with those that can be causal, one that needs both sides with those that need not.
+
+    Raises ValueError for two pages between which there is no such question.
     """
-    c, s = card(mechanism), card(scheme)
-    if not c.mixes or s.family != "positions":
+    a, b = card(first), card(second)
+    of = {a.role: a, b.role: b}
+    if len(of) == 2 and of.keys() <= {"feed", "join", "depth"}:
+        return _fits(of)
+    if "objective" in of and (a.mixes or b.mixes or "feed" in of):
+        return _asked_by(of.pop("objective"), *of.values())
+    if not a.mixes or b.family != "positions":
         raise ValueError(
-            f"goes_with takes a mechanism that mixes positions and a scheme of the family "
-            f"'positions', got {mechanism!r} and {scheme!r}"
+            "goes_with takes a mechanism that mixes positions and a scheme of the family "
+            "'positions'; or two of a feed-forward layer, a join and a depth; or an objective and "
+            f"a mechanism or a feed-forward layer; got {first!r} and {second!r}"
         )
-    return s.role == "embed" or s.role in c.takes
+    return b.role == "embed" or b.role in a.takes
+
+
+def _fits(of: Mapping[str, Card]) -> bool:
+    """Whether two of a feed-forward layer, a join and a depth can stand in one model."""
+    if "feed" not in of:
+        adds = getattr(of["depth"].build, "reads_branches", False)
+        return not adds or hasattr(of["join"].build, "branch")
+    return "join" not in of or _prepares(of["join"], of["feed"])
+
+
+def _prepares(join: Card, feed: Card) -> bool:
+    """A join that puts a norm inside a sublayer needs one that has a place for it."""
+    if not hasattr(join.build, "prepare"):
+        return True
+    with torch.random.fork_rng(devices=[]):
+        sublayer, takes = build(feed.name, dim=4), parameters_of(join.build)
+        given = {name: size for name, size in {"dim": 4, "layers": 2}.items() if name in takes}
+        made: Any = build(join.name, **given)
+    try:
+        made.prepare(sublayer)
+    except ValueError:
+        return False
+    return True
+
+
+_UNFIT = {"language_model": ("never",), "encoder_decoder": ("never", "always")}
+"""A kind of model → what a mechanism's card must not say of ``causal``; of others "always"."""
+
+
+def _asked_by(objective: Card, part: Card) -> bool:
+    """Whether the part fits into the first kind of model that the objective trains."""
+    assert isinstance(objective.claims, Objective)
+    unfit = _UNFIT.get(objective.claims.models[0], ("always",))
+    if isinstance(part.claims, Feed):
+        return "never" not in unfit or not part.claims.ahead
+    return part.causal not in unfit
 
 
 def _pages(name: str) -> Iterator[Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from sphinx.cmd.build import build_main
 
 from attnlab.core.files import Delivery, Undelivered, add_options, deliver
-from docs import front, guides, lessons, mechanisms, reference
+from docs import front, guides, lessons, mechanisms, parts, reference
 from docs.places import ROOT, Sources
 
 PROGRAM = "python -m docs"
@@ -19,7 +19,7 @@ def build(target: Path) -> int:
     """Write the pages, then let Sphinx make the site of them; its exit status."""
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made) / "pages"
-        for part in (lessons, mechanisms, guides, reference, front):
+        for part in (lessons, mechanisms, parts, guides, reference, front):
             part.write(Sources(folder))
         options = ["-q", "-W", "--keep-going", "-j", "2", "-E", "-b", "html"]
         options += ["-c", str(Path(__file__).parent), "-d", f"{made}/trees"]

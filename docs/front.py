@@ -7,9 +7,10 @@ from pathlib import Path
 
 import attnlab
 from attnlab.core.card import Card
+from docs import parts
 from docs.maps import wall
 from docs.mechanisms import families, title_of
-from docs.places import HOME, ROOT, Sources, html_block
+from docs.places import HOME, ROOT, Sources, address_of, html_block
 from docs.widgets import frame, framed
 from tools.readme import lessons
 
@@ -24,6 +25,9 @@ def _wall() -> str:
     told = deepcopy(wall()._wall)
     for tile in told["tiles"]:
         tile["address"] = f"../mechanisms/{tile['name']}.html"
+    for page in wall()._pages:
+        page["address"] = f"../parts/{page['name']}.html"
+    for tile in (*told["tiles"], *wall()._pages):
         for lesson in tile["lessons"]:
             lesson["path"] = f"../lessons/{Path(lesson['path']).stem}.html"
     wall()._wall = told
@@ -31,7 +35,7 @@ def _wall() -> str:
 
 
 def _link(card: Card) -> str:
-    return f'<a href="mechanisms/{card.name}.html">{escape(card.title)}</a>'
+    return f'<a href="{address_of(card.name)}.html">{escape(card.title)}</a>'
 
 
 def _page() -> str:
@@ -45,6 +49,7 @@ proved against its own equation, and open to look inside.</p>
 <p class="ways"><a class="way first" href="{first}">Start with lesson 00</a>
 <a class="way" href="lessons/index.html">All {len(every)} lessons</a>
 <a class="way" href="mechanisms/index.html">All mechanisms</a>
+<a class="way" href="parts/index.html">{parts.TITLE}</a>
 <a class="way" href="guides/index.html">Use it, build on it</a>
 <a class="way" href="https://github.com/{HOME.slug}">Source</a></p>
 </div>
@@ -54,6 +59,11 @@ proved against its own equation, and open to look inside.</p>
         f'<li><a href="mechanisms/family_{family}.html">{escape(title_of(family))}</a> '
         f"<span>{' '.join(map(_link, members))}</span></li>"
         for family, members in families().items()
+    )
+    around = "".join(
+        f'<li><a href="parts/role_{role}.html">{escape(parts.title_of(role))}</a> '
+        f"<span>{' '.join(map(_link, members))}</span></li>"
+        for role, members in parts.roles().items()
     )
     rows = "".join(
         f'<li><a href="lessons/{Path(lesson.path).stem}.html"><b>{lesson.number:02}</b>'
@@ -77,11 +87,16 @@ hide-toc: true
 
 {html_block(f'<ul class="families">{shelf}</ul>')}
 
+## {parts.TITLE}
+
+{html_block(f'<ul class="families">{around}</ul>')}
+
 ```{{toctree}}
 :hidden:
 
 lessons/index
 mechanisms/index
+parts/index
 guides/index
 reference/index
 ```

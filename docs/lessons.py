@@ -9,7 +9,7 @@ from typing import Any
 
 from attnlab.catalog import pages
 from docs.outputs import Outputs
-from docs.places import HOME, ROOT, Sources, fenced, html_block, on_the_web
+from docs.places import HOME, ROOT, Sources, address_of, fenced, html_block, on_the_web
 from docs.widgets import Widgets
 from tools.course.lesson import prediction
 from tools.readme import Lesson, lessons
@@ -73,7 +73,7 @@ class _Page:
             return f"{path.removesuffix('.ipynb')}.md{f'#{part}' if part else ''}"
         full = (ROOT / "notebooks" / path).resolve().relative_to(ROOT).as_posix()
         mechanism = self.homes.get(full) or self.homes.get(full.removesuffix("/__init__.py"))
-        return f"../mechanisms/{mechanism}.md" if mechanism else on_the_web(full)
+        return f"../{address_of(mechanism)}.md" if mechanism else on_the_web(full)
 
     def _code(self, source: str, metadata: Mapping[str, Any]) -> str:
         code = fenced(source, "ipython3")

@@ -1,38 +1,28 @@
 """A mechanism → a page, from its card and its module; and the index by family."""
 
-import ast
 import functools
 import importlib
 import inspect
 import json
-import re
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import fields
 from html import escape
-from pathlib import Path
 
 from attnlab_widgets.wall_cards import growth
 
 import attnlab
-from attnlab.catalog import pages
 from attnlab.core.card import Card
 from attnlab.core.story import Story
 from attnlab.figures.maps import heat_map
 from attnlab.figures.static import draw
-from docs.lessons import module_path, read
 from docs.maps import TITLE, Implied, implied, small
-from docs.places import ROOT, Sources, fenced, html_block, on_the_web
+from docs.page import definition, ending, labelled, paper, sentence, table, taught_in
+from docs.places import Sources, html_block
 from docs.reference import markdown
-from tools.readme import Lesson, lessons
-
-SEVERAL = 3  # pages
-_LABEL = re.compile(r"(?<=\n\n)([A-Z][a-z’']+(?: [a-z’']+){0,2}[.:])(?=\s)")
-NAMED_BY = ("attention", "positions", "embedding")
+from tools.readme import Lesson
 
 
 def write(sources: Sources) -> None:
-    taught = _taught()
+    taught = taught_in()
     for card in attnlab.catalog.shelf():
         found = implied(card.name)
         if found is not None:
@@ -61,69 +51,32 @@ def story_of(family: str) -> tuple[str, str]:
     """Title and story of a family: its folder's docstring, before and after the first colon."""
     said = inspect.getdoc(importlib.import_module(f"attnlab.mechanisms.{family}")) or family
     title, _, story = said.partition(":")
-    return title.strip(), _sentence(story)
+    return title.strip(), sentence(story)
 
 
 def title_of(family: str) -> str:
     return story_of(family)[0]
 
 
-def _sentence(text: str) -> str:
-    text = text.strip()
-    return text[:1].upper() + text[1:]
-
-
 # ---- a page
 
 
 def _page(card: Card, taught: list[Lesson], sources: Sources) -> Iterator[str]:
-    module = pages()[card.name]
-    path = module_path(module)
     story = Story(card.story or "")
     about = f"{title_of(card.family)} · {card.paper.short} · {story.summary}"
     yield f"---\ndescription: {json.dumps(about)}\n---"
     yield f"# {card.title}"
-    yield f"[{title_of(card.family)}](family_{card.family}.md) · {_paper(card)}"
-    yield f"{{.lead}}\n{_sentence(story.summary)}"
+    yield f"[{title_of(card.family)}](family_{card.family}.md) · {paper(card)}"
+    yield f"{{.lead}}\n{sentence(story.summary)}"
     found = implied(card.name)
     if found is not None:
         yield _map(card, found, sources)
-    yield _labelled(markdown(story.rest))
+    yield labelled(markdown(story.rest))
     yield "## The equation as code"
-    yield (
-        "`naive` is the definition, without any trick; the other forms equal it in values and in "
-        "gradients."
-    )
-    yield from _naive(card)
+    yield from definition(card)
     yield "## Its card"
     yield _card(card)
-    if taught:
-        yield "## Lessons that use it"
-        yield "\n".join(
-            f"- [{lesson.number:02} · {lesson.question}](../lessons/{Path(lesson.path).stem}.md)"
-            for lesson in taught
-        )
-    yield "## The whole page"
-    yield f"[{path}]({on_the_web(path)}) in the repository."
-    yield from _files(path)
-
-
-def _labelled(story: str) -> str:
-    """The words that open a paragraph on several pages, such as Departures, stand out."""
-    return _LABEL.sub(lambda found: f"**{found[1]}**" if found[1] in _labels() else found[0], story)
-
-
-@functools.cache
-def _labels() -> set[str]:
-    stories = (Story(card.story or "").rest for card in attnlab.catalog.shelf())
-    counted = Counter(label for story in stories for label in set(_LABEL.findall(story)))
-    return {label for label, count in counted.items() if count >= SEVERAL}
-
-
-def _paper(card: Card) -> str:
-    paper = card.paper
-    title = f"[{paper.title}]({paper.url})" if paper.url else paper.title
-    return f"{paper.authors}. {title}. {paper.venue}, {paper.year}"
+    yield from ending(card, taught)
 
 
 def _map(card: Card, found: Implied, sources: Sources) -> str:
@@ -147,40 +100,13 @@ def _map(card: Card, found: Implied, sources: Sources) -> str:
     return f"```{{stored}} {file}\n```"
 
 
-def _naive(card: Card) -> Iterator[str]:
-    function = inspect.unwrap(card.forms["naive"])
-    while isinstance(function, functools.partial):
-        function = inspect.unwrap(function.func)
-    try:
-        yield fenced(inspect.getsource(function), "python")
-    except (OSError, TypeError):
-        yield f"It is made by `{type(function).__name__}`."
-
-
 def _card(card: Card) -> str:
     rows = [
-        ("name", f'`attnlab.build("{card.name}", …)`'),
-        ("role", f"`{card.role}`"),
         ("causal", card.causal + (f": {card.because}" if card.because else "")),
         *([("gives up", card.gives_up)] if card.gives_up else []),
-        *(_costs(card)),
-        ("forms", ", ".join(f"`{form}`" for form in card.forms)),
-        *_options(card),
+        *_costs(card),
     ]
-    inside = sorted({name for names in card.notes.values() for name in names})
-    if inside:
-        rows.append(("seen inside", ", ".join(f"`{name}`" for name in inside)))
-    rows += [("departs from the paper", departure) for departure in card.departures]
-    above = ["", *(label for label, _ in rows)]  # a label stands once for all of its rows
-    body = "\n".join(
-        f"| {'' if label == last else label} | {_cell(text)} |"
-        for last, (label, text) in zip(above, rows, strict=False)
-    )
-    return f"|  |  |\n| --- | --- |\n{body}"
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", r"\|")
+    return table(card, rows)
 
 
 def _costs(card: Card) -> Iterator[tuple[str, str]]:
@@ -192,56 +118,6 @@ def _costs(card: Card) -> Iterator[tuple[str, str]]:
             words = {x: rf"\mathrm{{{x}}}" for x in claim.free_symbols if len(x.name) > 2}
             latex = sympy.latex(claim, symbol_names=words)
             yield f"{what}, `{form}`", f"${latex}$ {unit}: ${card.order_latex(what, form)}$"
-
-
-def _options(card: Card) -> Iterator[tuple[str, str]]:
-    letters = {option: letter for letter, option in card.letters.items()}
-    for field in fields(card.options):
-        known = letters.get(field.name, field.name)
-        letter = f" (${known}$ in the costs)" if known != field.name else ""
-        yield "option", f"`{field.name} = {field.default!r}`{letter}"
-
-
-def _files(path: str) -> Iterator[str]:
-    full = ROOT / path
-    for file in sorted(full.rglob("*.py")) if full.is_dir() else [full]:
-        name = file.relative_to(ROOT).as_posix()
-        yield html_block(f'<details class="source"><summary><code>{name}</code></summary>')
-        yield fenced(file.read_text(encoding="utf-8"), "python")
-        yield html_block("</details>")
-
-
-# ---- lessons
-
-
-def _taught() -> dict[str, list[Lesson]]:
-    """Name of a mechanism → the lessons whose code imports its page or names it."""
-    found: dict[str, list[Lesson]] = {}
-    for lesson in lessons(ROOT):
-        sources = ("".join(c["source"]) for c in read(lesson)["cells"] if c["cell_type"] == "code")
-        named = {name for source in sources for name in _named(source)}
-        for name, module in pages().items():
-            if named & {name, module}:
-                found.setdefault(name, []).append(lesson)
-    return found
-
-
-def _named(source: str) -> Iterator[str]:
-    """The modules that a cell imports, and the names of the mechanisms that it asks for."""
-    python = "\n".join(line for line in source.split("\n") if not line.lstrip().startswith("%"))
-    try:
-        tree = ast.parse(python)
-    except SyntaxError:  # an exercise that is still to be filled in
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom):
-            yield str(node.module)
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Call):
-            called = ast.unparse(node.func).rpartition(".")[2]
-            given = [word.value for word in node.keywords if word.arg in NAMED_BY]
-            given += node.args[:1] if called in ("build", "card", "goes_with") else []
-            yield from (str(value.value) for value in given if isinstance(value, ast.Constant))
 
 
 # ---- the index

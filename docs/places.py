@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from attnlab.catalog import shelf
 from attnlab.core.home import home
 
 ROOT = Path(__file__).parents[1]
@@ -31,6 +32,12 @@ class Sources:
 def _write(path: Path, content: str | bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def address_of(name: str) -> str:
+    """Where the page of a card stands on the site, without its ending."""
+    mixing = any(card.name == name for card in shelf())
+    return f"{'mechanisms' if mixing else 'parts'}/{name}"
 
 
 def on_the_web(path: str) -> str:

@@ -38,7 +38,7 @@ from torch.nn.utils import parametrize
 
 from attnlab.core.card import Card, letters
 from attnlab.core.claims import Compression
-from attnlab.core.options import check_value
+from attnlab.core.options import check_share
 from attnlab.core.shapes import checked
 
 # ---- forms
@@ -100,9 +100,7 @@ class MagnitudePruning(nn.Module):
 
     def __init__(self, kept: float = 0.5) -> None:
         super().__init__()
-        self.kept = check_value("kept", kept, float)
-        if not 0 <= self.kept <= 1:
-            raise ValueError(f"kept should be a share from 0 to 1, got {kept!r}")
+        self.kept = check_share("kept", kept)
 
     def extra_repr(self) -> str:
         return f"kept={self.kept}"
@@ -156,4 +154,10 @@ CARD = Card(
     build=MagnitudePruning,
     variants=({"kept": 0.0}, {"kept": 0.25}, {"kept": 0.9}, {"kept": 1.0}),
     aliases=("pruning",),
+    demo="""
+    >>> layer = torch.nn.Linear(100, 100)
+    >>> smaller = attnlab.build("magnitude_pruning", kept=0.1)(layer)
+    >>> (smaller.weight != 0).sum().item(), smaller.weight.numel()
+    (1000, 10000)
+    """,
 )

@@ -30,10 +30,12 @@ class Branch(NamedTuple):
 class Layer(Protocol):
     """A layer with all its other inputs given. A depth calls it, or adds its branches itself.
 
-    ``padding`` is True at real tokens, (b, n), or None where all are real.
+    ``padding`` is True at real tokens, (b, n), or None where all are real. ``start`` is the
+    position of the first token, not 0 in decoding; one for each sequence where they differ.
     """
 
     padding: Tensor | None
+    start: int | Tensor
 
     def __call__(self, x: Tensor) -> Tensor: ...
 
@@ -41,25 +43,33 @@ class Layer(Protocol):
     def branches(self) -> Sequence[Branch]: ...
 
 
+def used(branches: Sequence[Branch]) -> dict[int, nn.Parameter]:
+    """Each parameter that takes a gradient, once, by its id: branches may share one."""
+    return {id(p): p for part in branches for p in part.parameters if p.requires_grad}
+
+
 def last_matrices(sublayer: nn.Module) -> Iterator[Tensor]:
     """The matrices whose products a sublayer adds to the stream: the output projection of
-    attention, and ``contract`` of a feed-forward layer."""
+    attention, and ``contract`` of a feed-forward layer, of each within it, or of each expert."""
     for part in sublayer.modules():
         if isinstance(part, Heads):
             yield part.output.weight
-        elif isinstance(contract := getattr(part, "contract", None), nn.Linear | Normed):
-            yield contract.weight
+        elif isinstance(contract := getattr(part, "contract", None), nn.Module):
+            last: Any = contract
+            yield last.weight
 
 
 def passing_matrices(sublayer: nn.Module) -> Iterator[Tensor]:
     """The matrices on the way of what a sublayer adds to the stream: the value and the output
-    projection of attention (queries and keys only choose), and all of a feed-forward layer."""
+    projection of attention, and ``opens``, ``expand`` and ``contract`` of a feed-forward layer.
+    Those that only choose, queries, keys and routers, are not."""
     for part in sublayer.modules():
         if isinstance(part, Heads):
             yield part.value.weight
             yield part.output.weight
-        elif isinstance(getattr(part, "contract", None), nn.Linear | Normed):
-            yield from (m.weight for m in part.children() if isinstance(m, nn.Linear | Normed))
+        elif isinstance(getattr(part, "contract", None), nn.Module):
+            found: Any = (getattr(part, name, None) for name in ("opens", "expand", "contract"))
+            yield from (matrix.weight for matrix in found if matrix is not None)
 
 
 def norm_last_matrices(sublayer: nn.Module, norm: Callable[[int], nn.Module]) -> None:

@@ -80,6 +80,8 @@ class Card:
     ``gives_up``  what full attention has and it has not: one short plain sentence.
     ``small``     options under which its map is drawn for a sentence of some thirty tokens, where
                   the defaults are for thousands.
+    ``demo``      what it does, in ten seconds: a few lines with prompts (``>>>``) and what they
+                  print. ``attnlab`` and ``torch`` are imported, and the seed is set.
     """
 
     story: str | None = field(default="", repr=False)
@@ -105,6 +107,7 @@ class Card:
     aliases: tuple[str, ...] = ()
     gives_up: str = ""
     small: Mapping[str, Any] = field(default_factory=dict)
+    demo: str = ""
 
     def __post_init__(self) -> None:
         if self.role not in ROLES:
@@ -146,6 +149,7 @@ class Card:
             "paper": (told.paper or UNSAID) if self.paper == UNSAID else self.paper,
             "departures": self.departures or told.departures,
             "gives_up": self.gives_up or told.gives_up,
+            "demo": inspect.cleandoc(self.demo),
         }
         for name, value in known.items():
             object.__setattr__(self, name, value)
@@ -254,9 +258,12 @@ class Card:
             ("forms", ", ".join(self.forms)),
             *((f"{what}, {form}", f"{self.cost(what, form)} {unit}") for what, form, unit in costs),
             *self.claims.rows(),
-            ("seen inside", ", ".join(sorted({n for names in self.notes.values() for n in names}))),
+            *([("seen inside", ", ".join(self._noted()))] if self.notes else []),
             *(("departs from the paper", departure) for departure in self.departures),
         ]
+
+    def _noted(self) -> list[str]:
+        return sorted({name for names in self.notes.values() for name in names})
 
     def _costs(self) -> list[tuple[str, str]]:
         """What is claimed for each form: ("time", form), …"""
@@ -288,7 +295,9 @@ class Card:
         )
         rows += [("letters", letters)] if letters else []
         rows += [("see also", beside.links)] if beside.links else []
-        rows += [("implied map", f"{beside.picture}<br>{beside.caption}")] if beside.picture else []
+        picture = "implied map" if isinstance(self.claims, Mixing) else "picture"
+        rows += [(picture, f"{beside.picture}<br>{beside.caption}")] if beside.picture else []
+        rows += [("in ten seconds", f"<pre>{escape(self.demo)}</pre>")] if self.demo else []
         body = "".join(
             f'<tr><th scope="row" style="text-align:left">{escape(label)}</th>'
             f'<td style="text-align:left">{text}</td></tr>'
@@ -301,11 +310,13 @@ _UNITS = {"time": "FLOPs", "memory": "elements"}
 
 
 class Beside(NamedTuple):
-    """What a notebook shows beside a card, as HTML: its map, what that is, and links."""
+    """What a notebook shows beside a card, as HTML: its map or other picture, what that is, links,
+    and the picture in the size of a table."""
 
     picture: str = ""
     caption: str = ""
     links: str = ""
+    thumbnail: str = ""
 
 
 def shown_beside(card: Card) -> Beside:

@@ -4,12 +4,15 @@ The letters of these formulas, beside those of the house (``attnlab.core.shapes`
 
 =====  ==================================================================
 L      layers, or sublayers (two or three in a layer) where a join counts
-f      width of the hidden layer of a feed-forward layer
+f      width of the hidden layer of a feed-forward layer, or of one of its experts
+E      experts of a feed-forward layer
+c      experts that take a token in the mean, where experts choose
 x      elements of the stream that goes through the layers
 a      elements that the backward pass of one layer keeps
 p      parameters of one layer
 N      weights of a module
-s      scored targets of a batch
+s      targets that the task itself scores
+b      rows of a batch; n are then its real tokens
 =====  ==================================================================
 """
 
@@ -33,7 +36,7 @@ Row: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Mixing:
-    """Of a page that mixes positions, or tells a layer where they stand; ``Card`` says more."""
+    """The claims of a page that mixes positions or tells where they stand; ``Card`` says more."""
 
     ROLES: ClassVar[tuple[str, ...]] = ("attend", "mix", "encode", "bias", "embed")
     causal: str
@@ -49,12 +52,15 @@ class Mixing:
 
 @dataclass(frozen=True, kw_only=True)
 class Feed:
-    """Of a feed-forward layer, which treats each position alone.
+    """The claims of a feed-forward layer, which treats each position alone.
 
     ``time``        FLOPs of n positions, two per multiply-add.
     ``parameters``  all of them.
     ``active``      those that the output of one token is computed from; not given, all of them.
-    ``together``    why a token's output depends on other tokens too; empty where it does not.
+    ``together``    why a token's output depends on others, or on its position; empty where it does
+                    not.
+    ``ahead``       why it depends on later tokens, so that no decoder can have the layer; empty
+                    where it does not.
     """
 
     ROLES: ClassVar[tuple[str, ...]] = ("feed",)
@@ -62,6 +68,7 @@ class Feed:
     parameters: sympy.Expr
     active: sympy.Expr | None = None
     together: str = ""
+    ahead: str = ""
 
     def rows(self) -> list[Row]:
         active = self.parameters if self.active is None else self.active
@@ -70,13 +77,14 @@ class Feed:
             ("parameters", in_plain_text(self.parameters)),
             ("active parameters", in_plain_text(active)),
             ("each token alone", f"no: {self.together}" if self.together else "yes"),
+            ("in decoders", f"no: {self.ahead}" if self.ahead else "yes"),
         ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Join:
-    """Of the way in which a sublayer joins the stream, before training, for L sublayers whose
-    matrices keep the variance of what they read until the join has changed them (``initialise``).
+    """The claims of how a sublayer joins the stream before training, for L sublayers whose matrices
+    keep the variance of what they read until the join has changed them (``initialise``).
 
     ``variance``  of the stream after them; that of the embedding is 1.
     ``gradient``  that of the stream after the first sublayer beside that after the last, as a norm.
@@ -102,7 +110,7 @@ class Join:
 
 @dataclass(frozen=True, kw_only=True)
 class Depth:
-    """Of the way through L layers.
+    """The claims of a way through L layers.
 
     ``kept``        elements that the forward pass keeps for the backward pass.
     ``parameters``  of all layers together.
@@ -124,23 +132,29 @@ class Depth:
 
 @dataclass(frozen=True, kw_only=True)
 class Objective:
-    """Of what a model learns from.
+    """The claims of an objective, which is what a model learns from.
 
     ``scored``  how many targets of a batch are scored.
     ``hidden``  what the model is not shown, in words.
+    ``models``  the kinds of a ``TinyTransformer`` that can be trained by it, the usual one first.
     """
 
     ROLES: ClassVar[tuple[str, ...]] = ("objective",)
     scored: Number
     hidden: str
+    models: tuple[str, ...]
 
     def rows(self) -> list[Row]:
-        return [("scored targets", in_plain_text(self.scored)), ("hidden", self.hidden)]
+        return [
+            ("scored targets", in_plain_text(self.scored)),
+            ("hidden", self.hidden),
+            ("models", ", ".join(self.models)),
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Compression:
-    """Of a smaller module in the place of another.
+    """The claims of a smaller module in the place of another.
 
     ``bytes``  of its N weights when they are stored, in the options of the page.
     ``error``  a bound of the squared error of its weights, beside the sum of their squares.

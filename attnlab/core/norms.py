@@ -51,11 +51,11 @@ class Normed(nn.Module):
         self.norm, self.linear = norm, linear
 
     @property
-    def weight(self) -> nn.Parameter:
+    def weight(self) -> Tensor:
         return self.linear.weight
 
     @property
-    def bias(self) -> nn.Parameter | None:
+    def bias(self) -> Tensor | None:
         return self.linear.bias
 
     @property

@@ -84,6 +84,14 @@ def check_value(name: str, value: Any, annotation: Any) -> Any:
     return _checked_as(name, value, chosen[0])
 
 
+def check_share(name: str, value: Any) -> float:
+    """``value`` as a float from 0 to 1; a TypeError or ValueError in a sentence otherwise."""
+    share: float = check_value(name, value, float)
+    if not 0 <= share <= 1:
+        raise ValueError(f"{name} should be a share from 0 to 1, got {value!r}")
+    return share
+
+
 def _alternatives(annotation: Any) -> tuple[Any, ...]:
     if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is Union:
         return tuple(one for part in typing.get_args(annotation) for one in _alternatives(part))

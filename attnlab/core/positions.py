@@ -23,6 +23,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.core.layer import Layer
+from attnlab.core.options import Size
+from attnlab.core.precision import exact_dtype
+from attnlab.core.shapes import checked
 
 Positions: TypeAlias = Int[Tensor, "n"] | Int[Tensor, "b n"]
 """The position of each token, counted from 0; the same for all sequences or one row for each."""
@@ -143,6 +146,15 @@ def positions_of(
     if padding is None:
         return start + torch.arange(n, device=device)
     return (padding.cumsum(1) - 1).clamp(min=0) + start
+
+
+@checked
+def sinusoids(positions: Positions, dim: Size) -> Float[Tensor, "... dim"]:
+    """The vector of each position: sin(i ω_k) and cos(i ω_k) in turn, with ω_k = 10000^(-2k/dim)
+    (Vaswani et al. 2017, section 3.5)."""
+    k = torch.arange(0, dim, 2, device=positions.device, dtype=exact_dtype(positions.device))
+    angles = positions[..., None] * 10000.0 ** (-k / dim)
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)[..., :dim]
 
 
 def of_pairs(bias: Tensor | BoundedBias, n: int, m: int) -> Tensor:

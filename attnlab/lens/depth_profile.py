@@ -97,8 +97,13 @@ def _stack(name: str, layers: int, options: dict[str, Any]) -> Stack:
     card = choose("join", name, catalog.with_role("join"))
     if "shrink" in parameters_of(card.build):
         options = {"shrink": False, **options}
-    ends = {"kind": "token_classifier", "features": DIM, "classes": 2, "positions": "none"}
-    sizes = {"dim": DIM, "heads": HEADS, "layers": layers, "max_len": LENGTH}
+    ends: dict[str, Any] = {
+        "kind": "token_classifier",
+        "features": DIM,
+        "classes": 2,
+        "positions": "none",
+    }
+    sizes: dict[str, Any] = {"dim": DIM, "heads": HEADS, "layers": layers, "max_len": LENGTH}
     made = parts.stack(Options(**ends, **sizes, join=name, join_options=options), causal=False)
     for part in made.modules():
         if isinstance(part, nn.Linear):

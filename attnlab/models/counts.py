@@ -31,7 +31,8 @@ class Row(NamedTuple):
 def count(model: TinyTransformer, n: int) -> list[Row]:
     """A row per part for one sequence of length n (the source too), and a last row "total".
 
-    A matrix that is used twice (tied output) counts once, at its first use. The model stays as it
+    A matrix that is used twice (tied output) counts once, at its first use, and layers that share
+    their parameters are one row with the operations of all. The model stays as it
     was, and so do the global random generators.
     """
     check_model(model)
@@ -57,19 +58,22 @@ def _parts(model: TinyTransformer) -> Iterator[tuple[str, list[nn.Module | None]
         stack = getattr(model, name)
         if stack is None:
             continue
+        seen: set[int] = set()
         for i, block in enumerate(stack.blocks):
-            yield from _block_parts(f"{name}.blocks.{i}", block)
+            yield from _block_parts(f"{name}.blocks.{i}", block, seen)
         yield f"{name}.norm", [stack.norm], [f"{name}.norm"]
 
 
 def _block_parts(
-    address: str, block: Block
+    address: str, block: Block, seen: set[int]
 ) -> Iterator[tuple[str, list[nn.Module | None], list[str]]]:
+    """Parts that are not in ``seen``; all operations of a part that layers share count once."""
     for part in ("attention", "cross", "feed_forward"):
-        if getattr(block, part) is not None:
+        module = getattr(block, part)
+        if module is not None and id(module) not in seen:
+            seen.add(id(module))
             join = f"{part}_residual"  # which calls the part, and counts its operations too
-            modules = [getattr(block, part), getattr(block, join)]
-            yield f"{address}.{part}", modules, [f"{address}.{join}"]
+            yield f"{address}.{part}", [module, getattr(block, join)], [f"{address}.{join}"]
 
 
 def _parameters(modules: list[nn.Module | None], seen: set[int]) -> int:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from attnlab.architecture.depth.checkpointed import again
 from attnlab.architecture.depth.plain import Plain
 from attnlab.core.branches import Branch, Sublayer
+from attnlab.core.depth import Sets
 from attnlab.core.options import takes_padding, takes_structure
 
 
@@ -62,6 +63,12 @@ class Block(nn.Module):
         x = self.attention_residual(x, self._attending(padding, structure))
         return self._after_attention(x, memory, memory_padding, structure, padding)
 
+    @property
+    def steps(self) -> bool:
+        """Whether ``step`` works: a token's output must not depend on how many tokens come with
+        it, as it does where experts have a capacity."""
+        return hasattr(self.attention, "step") and getattr(self.feed_forward, "steps", True)
+
     def step(
         self,
         x: Float[Tensor, "b t dim"],
@@ -112,6 +119,19 @@ class Block(nn.Module):
         return [(join, sublayer) for join, sublayer in found if sublayer is not None]
 
 
+def united(blocks: Sequence[Block], sets: Sets) -> list[Block]:
+    """The blocks, whose attention and feed-forward layers are shared as ``sets`` say: so are their
+    joins and cross-attention, and layers that share everything are one block."""
+    for block, attention, feed in zip(blocks, *sets, strict=True):
+        first = blocks[sets.attention.index(attention)]
+        block.attention_residual = first.attention_residual
+        block.cross, block.cross_residual = first.cross, first.cross_residual
+        first = blocks[sets.feed.index(feed)]
+        block.feed_forward_residual = first.feed_forward_residual
+    used = list(zip(*sets, strict=True))
+    return [blocks[used.index(each)] for each in used]
+
+
 def _branch(join: Any, sublayer: nn.Module, call: Sublayer) -> Branch:
     return Branch(partial(join.branch, f=call), (*sublayer.parameters(), *join.parameters()))
 
@@ -138,6 +158,7 @@ class Given:
         self.block, self.padding, self.structure = block, padding, structure
         self.source = (memory, memory_padding, structure)
         self.recomputed = False
+        self.start: int | Tensor = 0
 
     def __call__(self, x: Tensor) -> Tensor:
         run = again(self.block) if self.recomputed else self.block
@@ -179,6 +200,8 @@ class Stack(nn.Module):
         self.blocks = nn.ModuleList(blocks)
         self.norm = _last_norm([block.sublayers()[-1][0] for block in blocks], dim)
         self.depth: Any = Plain() if depth is None else depth
+        if getattr(self.depth, "takes_norm", False):
+            self.depth.norm, self.norm = self.norm, nn.Identity()
 
     def forward(
         self,
@@ -209,11 +232,14 @@ class Stack(nn.Module):
         memory: Float[Tensor, "b m dim"] | None = None,
         memory_padding: Bool[Tensor, "b m"] | None = None,
         structure: Any = None,
+        start: int | Tensor = 0,
     ) -> tuple[Float[Tensor, "b t dim"], list[Any]]:
-        """``forward`` for the next t positions only."""
+        """``forward`` for the next t positions only, of which ``start`` is the first."""
         both = zip(self.blocks, states, strict=True)
         source = (memory, memory_padding, structure)
         layers = [Stepping(block, state, *source) for block, state in both]  # type: ignore[arg-type]
+        for layer in layers:
+            layer.start = start
         out: Tensor = self.norm(self.depth.step(x, layers))
         return out, [layer.state for layer in layers]
 

@@ -1,7 +1,7 @@
 """The attention modules of a stack of layers, from names, functions or finished modules."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch import nn
@@ -14,18 +14,24 @@ from attnlab.models import positions
 from attnlab.models.options import Options
 
 
-def build_mixers(options: Options, causal: bool) -> list[nn.Module]:
-    """One mixing module per layer."""
+def build_mixers(
+    options: Options, causal: bool, sets: Sequence[int] | None = None
+) -> list[nn.Module]:
+    """One mixing module per layer; layers of equal numbers in ``sets`` have the same one."""
+    sets = range(options.layers) if sets is None else sets
     mechanisms = _per_layer("attention", options.attention, options.layers)
     scheme = positions.in_layers(options, causal)
     own_options = _per_layer("attention_options", options.attention_options, options.layers)
-    _refuse_sharing(mechanisms, options.kind)
-    return [
-        _by_name(mechanism, options, causal, own, scheme)
-        if isinstance(mechanism, str)
-        else _from_code(mechanism, options, causal, own, scheme)
-        for mechanism, own in zip(mechanisms, own_options, strict=True)
-    ]
+    first = {number: sets.index(number) for number in sets}
+    for layer, number in enumerate(sets):
+        _refuse_different(layer, first[number], mechanisms, own_options)
+    _refuse_sharing([mechanisms[layer] for layer in first.values()], options.kind)
+    made = {}
+    for number, layer in first.items():
+        mechanism, own = mechanisms[layer], own_options[layer]
+        build = _by_name if isinstance(mechanism, str) else _from_code
+        made[number] = build(mechanism, options, causal, own, scheme)
+    return [made[number] for number in sets]
 
 
 def build_cross(options: Options) -> nn.Module:
@@ -58,6 +64,15 @@ def _per_layer(name: str, value: Any, layers: int) -> list[Any]:
             f"{name} given as a list needs one entry per layer: {layers}; got {len(value)}."
         )
     return list(value)
+
+
+def _refuse_different(layer: int, first: int, *given: list[Any]) -> None:
+    for name, each in zip(("attention", "attention_options"), given, strict=True):
+        if each[layer] is not each[first] and each[layer] != each[first]:
+            raise ValueError(
+                f"layers {first} and {layer} share one attention, so {name} should be the same for "
+                f"both, got {each[first]!r} and {each[layer]!r}"
+            )
 
 
 def _refuse_sharing(mechanisms: list[Any], kind: str) -> None:

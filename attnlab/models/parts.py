@@ -12,10 +12,11 @@ from typing import Any
 from torch import nn
 
 from attnlab import catalog
+from attnlab.core.depth import Way
 from attnlab.core.options import parameters_of
 from attnlab.core.suggest import check_choice
 from attnlab.mechanisms.positions.factorized import DEVIATION, FactorizedEmbedding, Factors
-from attnlab.models.layers import Block, Stack, embedding_std
+from attnlab.models.layers import Block, Stack, embedding_std, united
 from attnlab.models.mixers import build_cross, build_mixers
 from attnlab.models.options import CLASSIFIERS, Options, as_list, check_switch
 
@@ -77,21 +78,25 @@ def stack(o: Options, *, causal: bool) -> Stack:
     place: dict[str, Any] = {}
     if o.kind == "encoder_decoder":
         place = {"side": "decoder" if causal else "encoder", "others": o.layers}
-    blocks = [
-        Block(
-            mixer,
-            cross=build_cross(o) if cross else None,
-            feed=feed(o),
-            join=join(o, layer=layer, **place),
-        )
-        for layer, mixer in enumerate(build_mixers(o, causal))
-    ]
-    return Stack(blocks, o.dim, way)
+    sets = (way if isinstance(way, Way) else Way()).sets(o.layers)
+    mixers = build_mixers(o, causal, sets.attention)
+    blocks: list[Block] = []
+    for layer, (mixer, number) in enumerate(zip(mixers, sets.feed, strict=True)):
+        earlier = sets.feed.index(number)
+        crossing = build_cross(o) if cross else None
+        feeding = blocks[earlier].feed_forward if earlier < len(blocks) else feed(o, causal)
+        made = join(o, layer=layer, **place)
+        blocks.append(Block(mixer, cross=crossing, feed=feeding, join=made))
+    return Stack(united(blocks, sets), o.dim, way)
 
 
-def feed(o: Options) -> nn.Module:
-    """The feed-forward layer of one block."""
-    return _built("feed", o, {} if o.hidden is None else {"hidden": o.hidden})
+def feed(o: Options, causal: bool) -> nn.Module:
+    """The feed-forward layer of one block; ``causal`` in a decoder."""
+    made = _built("feed", o, {} if o.hidden is None else {"hidden": o.hidden})
+    if causal and getattr(made, "ahead", False):
+        claims: Any = catalog.with_role("feed")[o.feed].claims
+        raise ValueError(f"feed={o.feed!r} cannot stand in a decoder: {claims.ahead}")
+    return made
 
 
 def join(o: Options, **place: Any) -> Callable[[], nn.Module]:
@@ -123,7 +128,7 @@ def _built(role: str, o: Options, given: Mapping[str, Any]) -> nn.Module:
 
 def _check_branches(o: Options) -> None:
     """A ValueError for what a depth that adds the branches itself cannot have."""
-    if not hasattr(catalog.with_role("join")[o.join].build, "branch"):
+    if not catalog.goes_with(o.join, o.depth):
         raise ValueError(
             f"depth={o.depth!r} needs a join that only adds, such as join='pre_norm', got "
             f"join={o.join!r}, which does more than add"

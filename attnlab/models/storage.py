@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.core.files import checked_place, in_place_of
+from attnlab.models.options import MOST_LAYERS
 
 CONFIG, DIGEST = "config", "attnlab.sha256"
 Model = TypeVar("Model", bound=nn.Module)
@@ -26,12 +27,16 @@ def save(
     model: nn.Module, path: str | Path, config: Mapping[str, Any], extra: Mapping[str, str]
 ) -> None:
     """Write the file whole, or leave what was there."""
+    path = checked_place(path)
+    save_tensors(_first_names(model), path, _metadata(config, extra))
+
+
+def save_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
+    """Write tensors, their metadata and a digest of both: the whole file, or nothing."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
-    path = checked_place(path)
-    metadata, tensors = _metadata(config, extra), _first_names(model)
-    metadata[DIGEST] = _digest(metadata, tensors)
+    metadata = {**metadata, DIGEST: _digest(metadata, tensors)}
     with in_place_of(path) as beside:
         try:
             save_file(tensors, beside, metadata=metadata)
@@ -127,7 +132,7 @@ def load(make: Callable[..., Model], config: Mapping[str, Any], path: str | Path
     """
     shapes = _open(path, _shapes)
     layers = config.get("layers")
-    if isinstance(layers, int) and layers > len(shapes):
+    if isinstance(layers, int) and layers > max(len(shapes), MOST_LAYERS):  # which may be shared
         raise ValueError(
             f"the config inside {path} asks for {layers} layers, but the file holds only "
             f"{len(shapes)} tensors: it is damaged."
@@ -137,11 +142,11 @@ def load(make: Callable[..., Model], config: Mapping[str, Any], path: str | Path
             _check_fit(_rebuilt(make, config, path), shapes, path)
     model = _rebuilt(make, config, path)
     _check_fit(model, shapes, path)
-    model.load_state_dict(_checked_tensors(path), strict=False)  # second names may be missing
+    model.load_state_dict(load_tensors(path), strict=False)  # second names may be missing
     return model
 
 
-def _checked_tensors(path: str | Path) -> dict[str, Tensor]:
+def load_tensors(path: str | Path) -> dict[str, Tensor]:
     """All tensors of a file, if it is as it was written."""
     metadata, tensors = _open(path, lambda file: (file.metadata() or {}, _tensors(file)))
     written = metadata.pop(DIGEST, None)

@@ -62,7 +62,7 @@ class DecoderState(NamedTuple):
 
 
 def _signature() -> inspect.Signature:
-    """That of ``Options``, with ``vocab`` by position too: what ``help`` and editors show."""
+    """What ``help`` and editors show: the signature of ``Options``, ``vocab`` by position too."""
     vocab, *others = inspect.signature(Options).parameters.values()
     return inspect.Signature([vocab.replace(kind=vocab.POSITIONAL_OR_KEYWORD), *others])
 
@@ -233,10 +233,8 @@ class TinyTransformer(nn.Module):
 
     @property
     def steps_incrementally(self) -> bool:
-        """Whether every layer of the decoder offers ``.step``, so that ``step`` works."""
-        return self.decoder is not None and all(
-            hasattr(block.attention, "step") for block in self.decoder.blocks
-        )
+        """Whether every layer of the decoder can read token by token, so that ``step`` works."""
+        return self.decoder is not None and all(block.steps for block in self.decoder.blocks)
 
     def step(
         self,
@@ -282,13 +280,13 @@ class TinyTransformer(nn.Module):
         """The decoder's output at t more tokens."""
         if self.decoder is None or not self.steps_incrementally:
             raise ValueError(
-                "step() needs a decoder whose every attention module has .step(x, state); "
-                "generate(…) re-runs the prefix for others."
+                "step() needs a decoder whose every attention module has .step(x, state), and "
+                "experts without a capacity; generate(…) re-runs the prefix for others."
             )
         position, layers, begins = _checked_state(state, len(self.decoder.blocks))
         reading = Reading.of(self, tokens, start=position if begins is None else position - begins)
         read = Memory.of(self, reading.tokens, memory, memory_padding, structure)
-        x, layers = self.decoder.step(self._embedded(reading), layers, *read)
+        x, layers = self.decoder.step(self._embedded(reading), layers, *read, start=reading.start)
         return x, DecoderState(position + tokens.shape[1], layers, begins)
 
     def save(self, path: str | Path, extra: Mapping[str, str] | None = None) -> None:

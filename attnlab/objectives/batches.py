@@ -1,8 +1,12 @@
-"""The batch that an objective takes, and the answers of a model to it."""
+"""The batch that an objective takes, the answers of a model to it, and their cross-entropy."""
 
-from typing import Any, Protocol
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar, Protocol
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 UNSCORED = -100
 """The target at a position that is not scored."""
@@ -34,12 +38,13 @@ def logits_of(model: nn.Module, batch: Batch) -> Tensor:
     if structure is not None:
         options["structure"] = structure
     logits = model(batch.inputs, padding=batch.padding, **options)
-    _check_logits(logits, batch)
+    check_logits(logits, batch)
     checked: Tensor = logits
     return checked
 
 
-def _check_logits(logits: Any, batch: Batch) -> None:
+def check_logits(logits: Any, batch: Batch) -> None:
+    """TypeError or ValueError for what is no logits of these targets."""
     if not isinstance(logits, Tensor):
         raise TypeError(
             f"The model must return logits, a tensor; it returned a {type(logits).__name__}. "
@@ -51,3 +56,66 @@ def _check_logits(logits: Any, batch: Batch) -> None:
             f"shape {tuple(batch.targets.shape)} + (classes,); it returned {tuple(logits.shape)}. "
             "Is the model of the task's kind?"
         )
+
+
+def summed_loss(logits: Tensor, targets: Tensor) -> Tensor:
+    """Cross-entropy summed over the scored targets, in float32 or better."""
+    exact = logits if logits.dtype == torch.float64 else logits.float()
+    return F.cross_entropy(
+        exact.flatten(0, -2), targets.flatten(), ignore_index=UNSCORED, reduction="sum"
+    )
+
+
+def one_by_one(logits: Tensor, targets: Tensor) -> tuple[Tensor, int]:
+    """The sum of -log p(target) over the scored targets, one after the other, and their number."""
+    probabilities = logits.flatten(0, -2).softmax(-1)
+    losses = [
+        -p[target].log()
+        for p, target in zip(probabilities, targets.flatten().tolist(), strict=True)
+        if target != UNSCORED
+    ]
+    return torch.stack([probabilities.new_zeros(()), *losses]).sum(), len(losses)
+
+
+class CrossEntropy(nn.Module):
+    """An objective whose targets are classes: its page says by ``prepare`` what they are."""
+
+    models: ClassVar[tuple[str, ...]]
+    """The kinds of a ``TinyTransformer`` that it can train."""
+
+    needs: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Options of a ``TinyTransformer`` without which it cannot be trained, such as its depth."""
+
+    specials: int = 0
+    """How many tokens it uses beyond those of the text, such as a mask."""
+
+    classes: int | None = None
+    """How many answers there are, where they are not those of the task or its tokens."""
+
+    def forward(
+        self, model: nn.Module, batch: Batch, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, int]:
+        """The summed loss, and the number of scored targets."""
+        asked = self.prepare(batch, generator)
+        loss = self.loss(self.answers(model, asked), asked)
+        return loss, int((asked.targets != UNSCORED).sum())
+
+    def prepare(self, batch: Batch, generator: torch.Generator | None = None) -> Batch:
+        """The batch as the model is to see it, with its targets; here as it is."""
+        return batch
+
+    def longest(self, length: int) -> int:
+        """The longest sequence that a model reads, of texts of that length."""
+        return length
+
+    def answers(self, model: nn.Module, batch: Batch) -> Tensor:
+        """The model's logits."""
+        return logits_of(model, batch)
+
+    def loss(self, answers: Tensor, batch: Batch) -> Tensor:
+        """Cross-entropy summed over the scored targets."""
+        return summed_loss(answers, batch.targets)
+
+    def right(self, answers: Tensor, batch: Batch) -> Tensor:
+        """How many scored targets are the likeliest answer."""
+        return (answers.argmax(-1) == batch.targets).sum()  # an unscored target equals no answer

@@ -30,11 +30,17 @@ Bengio, Ducharme, Vincent, Jauvin. A Neural Probabilistic Language Model. JMLR 2
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from attnlab.core.card import Card, letters
 from attnlab.core.claims import Objective
-from attnlab.objectives.batches import UNSCORED, Batch, logits_of
+from attnlab.objectives.batches import (
+    UNSCORED,
+    Batch,
+    CrossEntropy,
+    logits_of,
+    one_by_one,
+    summed_loss,
+)
 
 # ---- forms
 
@@ -43,13 +49,7 @@ def naive(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None
 ) -> tuple[Tensor, int]:
     """Minus the logarithm of the probability of each scored target, and how many there are."""
-    probabilities = logits_of(model, batch).flatten(0, -2).softmax(-1)
-    losses = [
-        -p[target].log()
-        for p, target in zip(probabilities, batch.targets.flatten().tolist(), strict=True)
-        if target != UNSCORED
-    ]
-    return torch.stack([probabilities.new_zeros(()), *losses]).sum(), len(losses)
+    return one_by_one(logits_of(model, batch), batch.targets)
 
 
 def fused(
@@ -62,39 +62,14 @@ def fused(
 
 FORMS = {"naive": naive, "fused": fused}
 
-
-def summed_loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """Cross-entropy summed over the scored targets, in float32 or better."""
-    exact = logits if logits.dtype == torch.float64 else logits.float()
-    return F.cross_entropy(
-        exact.flatten(0, -2), targets.flatten(), ignore_index=UNSCORED, reduction="sum"
-    )
-
-
 # ---- module
 
 
-class NextToken(nn.Module):
-    """The targets of the task as they are, by cross-entropy."""
+class NextToken(CrossEntropy):
+    """The targets of the task as they are: nothing is hidden but the future, which a causal model
+    cannot see."""
 
-    def forward(
-        self, model: nn.Module, batch: Batch, generator: torch.Generator | None = None
-    ) -> tuple[Tensor, int]:
-        """The summed loss, and the number of scored targets."""
-        return fused(model, self.prepare(batch, generator))
-
-    def prepare(self, batch: Batch, generator: torch.Generator | None = None) -> Batch:
-        """The batch itself: nothing is hidden but the future, which a causal model cannot see."""
-        return batch
-
-    def answers(self, model: nn.Module, batch: Batch) -> Tensor:
-        return logits_of(model, batch)
-
-    def loss(self, answers: Tensor, batch: Batch) -> Tensor:
-        return summed_loss(answers, batch.targets)
-
-    def right(self, answers: Tensor, batch: Batch) -> Tensor:
-        return (answers.argmax(-1) == batch.targets).sum()  # an unscored target equals no answer
+    models = ("language_model", "encoder_decoder", "classifier", "token_classifier")
 
 
 # ---- card
@@ -107,7 +82,18 @@ CARD = Card(
     family="objectives",
     role="objective",
     forms=FORMS,
-    claims=Objective(scored=s, hidden="what comes after a token"),
+    claims=Objective(
+        scored=s,
+        hidden="what comes after a token",
+        models=NextToken.models,
+    ),
     build=NextToken,
     aliases=("cross_entropy", "language_modeling"),
+    demo="""
+    >>> batch = attnlab.tasks.Batch(torch.tensor([[3, 1, 4]]), torch.tensor([[1, 4, 1]]))
+    >>> uniform = lambda tokens, padding: torch.zeros(*tokens.shape, 50)
+    >>> loss, count = attnlab.build("next_token")(uniform, batch)
+    >>> count, round(loss.item() / count, 4)  # the logarithm of a vocabulary of 50
+    (3, 3.912)
+    """,
 )

@@ -16,10 +16,12 @@ from torch import Tensor, nn
 from attnlab import catalog
 from attnlab.core.card import Card, letters
 from attnlab.core.claims import Objective
+from attnlab.core.exits import Exits, asked
 from attnlab.objectives.batches import UNSCORED
-from attnlab.testing.mechanisms import Cases, named
+from attnlab.testing.mechanisms import Cases, named, variants
 
 VOCAB, N, ROWS = 11, 13, 6
+MANY = 40  # rows, where a share of them is asked for
 
 
 def cases(of: Any) -> Cases:
@@ -29,6 +31,12 @@ def cases(of: Any) -> Cases:
 
 EACH = cases(lambda card: [named(card)])
 FAST = cases(lambda card: [named(card, form) for form in list(card.forms)[1:]])
+
+
+def built(card: Card, **options: Any) -> Any:
+    """The objective; one that adds tokens of its own is told how many the text has."""
+    own: dict[str, Any] = {"vocab": VOCAB} if "vocab" in card.option_names() else {}
+    return catalog.build(card.name, **own, **options)
 
 
 @dataclass(frozen=True)
@@ -45,42 +53,52 @@ class Text:
         return len(self.inputs)
 
     def __getitem__(self, rows: slice) -> "Text":
-        padding = None if self.padding is None else self.padding[rows]
-        return Text(self.inputs[rows], self.targets[rows], padding)
+        return Text(*(None if x is None else x[rows] for x in vars(self).values()))  # type: ignore[arg-type]
 
     def to(self, device: Any) -> "Text":
         return self
 
 
 class Answering(nn.Module):
-    """Logits that depend on the token at the position alone."""
+    """Logits that depend on the token at the position alone; their sum, if it answers for rows."""
 
-    def __init__(self, table: Tensor) -> None:
+    def __init__(self, table: Tensor, *, for_rows: bool) -> None:
         super().__init__()
-        self.table = nn.Parameter(table)
+        self.table, self.for_rows = nn.Parameter(table), for_rows
         self.answered: list[Tensor] = []
 
-    def forward(self, tokens: Tensor, padding: Tensor | None = None) -> Tensor:
+    def forward(self, tokens: Tensor, padding: Tensor | None = None, **source: Any) -> Tensor:
         logits = self.table[tokens]
+        logits = logits.sum(1) if self.for_rows else logits
         if logits.requires_grad:
             logits.retain_grad()
         self.answered.append(logits)
+        if (exits := asked()) is not None:  # it has one layer, after which every token leaves
+            exits.append(Exits(logits[None]))
         return logits
 
+    def logits(self, x: Tensor) -> Tensor:
+        return x
 
-def text() -> Text:
+
+def text(rows: int = ROWS, width: int = N) -> Text:
     torch.manual_seed(3)
-    tokens = torch.randint(1, VOCAB, (ROWS, N + 1))
-    padding = torch.arange(N) < torch.randint(4, N + 1, (ROWS, 1))
+    tokens = torch.randint(1, VOCAB, (rows, width + 1))
+    padding = torch.arange(width) < torch.randint(4, width + 1, (rows, 1))
     targets = tokens[:, 1:].masked_fill(~padding, UNSCORED)
     targets[0] = UNSCORED  # a row in which nothing is scored
+    padding[1] = False  # and one that is empty
+    targets[1] = UNSCORED
     return Text(tokens[:, :-1], targets, padding)
 
 
-def model(*, uniform: bool = False) -> Answering:
+def model(card: Card, *, uniform: bool = False, **options: Any) -> Answering:
     torch.manual_seed(4)
-    table = torch.randn(VOCAB, VOCAB, dtype=torch.float64)
-    return Answering(0 * table if uniform else table)
+    objective = built(card, **options)
+    size = VOCAB + objective.specials
+    table = torch.randn(size, objective.classes or size, dtype=torch.float64)
+    for_rows = objective.models == ("classifier",)
+    return Answering(0 * table if uniform else table, for_rows=for_rows)
 
 
 def draws(seed: int = 0) -> torch.Generator:
@@ -88,27 +106,29 @@ def draws(seed: int = 0) -> torch.Generator:
 
 
 def summed(card: Card, net: Answering, batch: Text, seed: int = 0) -> tuple[Tensor, int]:
-    found: tuple[Tensor, int] = catalog.build(card.name)(net, batch, draws(seed))
+    found: tuple[Tensor, int] = built(card)(net, batch, draws(seed))
     return found
 
 
 @pytest.mark.parametrize(("card", "form"), FAST)
 def test_each_form_of_an_objective_equals_naive(card: Card, form: str) -> None:
-    found = []
-    for each in ("naive", form):
-        net = model()
-        loss, count = card.forms[each](net, text(), draws())
-        found.append((loss, torch.autograd.grad(loss, net.table)[0], count))
-    torch.testing.assert_close(found[1][:2], found[0][:2])
-    assert found[0][2] == found[1][2]
+    for variant in variants(card):
+        found = []
+        for each in ("naive", form):
+            net = model(card, **variant)
+            own = card.arguments(card.forms[each], {"vocab": VOCAB, **variant})
+            loss, count = card.forms[each](net, text(), draws(), **own)
+            found.append((loss, torch.autograd.grad(loss, net.table)[0], count))
+        torch.testing.assert_close(found[1][:2], found[0][:2])
+        assert found[0][2] == found[1][2]
 
 
 @pytest.mark.parametrize("card", EACH)
 def test_positions_that_are_not_scored_get_no_gradient(card: Card) -> None:
-    net, objective = model(), catalog.build(card.name)
-    batch: Any = objective.prepare(text(), draws())  # type: ignore[operator]
-    answers = objective.answers(net, batch)  # type: ignore[operator]
-    objective.loss(answers, batch).backward()  # type: ignore[operator]
+    net, objective = model(card), built(card)
+    batch: Any = objective.prepare(text(), draws())
+    answers = objective.answers(net, batch)
+    objective.loss(answers, batch).backward()
     for logits in net.answered:
         unscored = batch.targets == UNSCORED
         assert unscored.any()
@@ -118,17 +138,18 @@ def test_positions_that_are_not_scored_get_no_gradient(card: Card) -> None:
 
 @pytest.mark.parametrize("card", EACH)
 def test_a_uniform_model_loses_the_logarithm_of_the_vocabulary(card: Card) -> None:
-    loss, count = summed(card, model(uniform=True), text())
+    net = model(card, uniform=True)
+    loss, count = summed(card, net, text())
     assert count > 0
-    assert loss.item() / count == pytest.approx(math.log(VOCAB))
+    assert loss.item() / count == pytest.approx(math.log(net.table.shape[1]))
 
 
 @pytest.mark.parametrize("card", EACH)
 def test_parts_of_a_batch_add_up(card: Card) -> None:
-    net, objective = model(), catalog.build(card.name)
-    batch: Any = objective.prepare(text(), draws())  # type: ignore[operator]
+    net, objective = model(card), built(card)
+    batch: Any = objective.prepare(text(), draws())
     pieces = [batch[:1], batch[1:4], batch[4:]]
-    losses = [objective.loss(objective.answers(net, piece), piece) for piece in pieces]  # type: ignore[operator]
+    losses = [objective.loss(objective.answers(net, piece), piece) for piece in pieces]
     whole, count = summed(card, net, text())
     torch.testing.assert_close(sum(losses), whole)
     assert count == sum(int((piece.targets != UNSCORED).sum()) for piece in pieces)
@@ -136,13 +157,13 @@ def test_parts_of_a_batch_add_up(card: Card) -> None:
 
 @pytest.mark.parametrize("card", EACH)
 def test_the_seed_alone_decides_what_is_hidden(card: Card) -> None:
-    objective = catalog.build(card.name)
+    objective = built(card)
     found = []
     for noise in (1, 2):  # of the global generator, which is neither asked nor moved on
         given = text()
         torch.manual_seed(noise)
         before = torch.get_rng_state()
-        batch: Any = objective.prepare(given, draws())  # type: ignore[operator]
+        batch: Any = objective.prepare(given, draws())
         assert torch.equal(torch.get_rng_state(), before)
         found.append((batch.inputs, batch.targets))
     for one, other in zip(*found, strict=True):
@@ -151,12 +172,13 @@ def test_the_seed_alone_decides_what_is_hidden(card: Card) -> None:
 
 @pytest.mark.parametrize("card", EACH)
 def test_as_many_targets_are_scored_as_claimed(card: Card) -> None:
-    claims, batch = card.claims, text()
+    claims, batch = card.claims, text(MANY, 5 * N)
     assert isinstance(claims, Objective)
-    (s,) = letters("s")
-    scored = int((batch.targets != UNSCORED).sum())
-    claimed = float(sympy.sympify(claims.scored).subs(s, scored))
-    assert summed(card, model(), batch)[1] == pytest.approx(claimed, rel=0.2)
+    assert batch.padding is not None
+    s, n, b = letters("s n b")
+    sizes = {s: int((batch.targets != UNSCORED).sum()), n: int(batch.padding.sum()), b: MANY}
+    claimed = float(sympy.sympify(claims.scored).subs(sizes))
+    assert summed(card, model(card), batch)[1] == pytest.approx(claimed, rel=0.2)
 
 
 @pytest.mark.parametrize("card", EACH)
@@ -165,7 +187,7 @@ def test_where_nothing_is_scored_the_sum_is_zero(card: Card) -> None:
     given = text()
     padding = torch.zeros_like(given.inputs, dtype=torch.bool)
     nothing = Text(given.inputs, torch.full_like(given.targets, UNSCORED), padding)
-    loss, count = summed(card, model(), nothing)
+    loss, count = summed(card, model(card), nothing)
     assert loss.item() == 0
     assert count == 0
 
@@ -173,9 +195,11 @@ def test_where_nothing_is_scored_the_sum_is_zero(card: Card) -> None:
 @pytest.mark.parametrize("card", EACH)
 def test_rightly_answered_targets_are_counted(card: Card) -> None:
     """A model that is sure of the one right answer, of each target that it can know."""
-    objective: Any = catalog.build(card.name)
+    objective = built(card)
     batch: Any = objective.prepare(text(), draws())
-    sure = nn.functional.one_hot(batch.targets.clamp(min=0), VOCAB).double() * 50
+    sure = (
+        nn.functional.one_hot(batch.targets.clamp(min=0), model(card).table.shape[1]).double() * 50
+    )
     count = int((batch.targets != UNSCORED).sum())
     assert int(objective.right(sure, batch)) == count
     assert objective.loss(sure, batch).item() == pytest.approx(0, abs=1e-6)

@@ -39,7 +39,7 @@ from attnlab.train.errors import CheckpointError, TrainingError
 from attnlab.train.evaluation import Evaluation, evaluate
 from attnlab.train.generators import preserved_generators
 from attnlab.train.history import Callback, History, State
-from attnlab.train.objective import chosen
+from attnlab.train.objective import check_kind, chosen, model_options
 from attnlab.train.precision import check_precision
 from attnlab.train.processes import Processes
 from attnlab.train.run import Run
@@ -61,6 +61,7 @@ __all__ = [
     "evaluate",
     "fit",
     "load_checkpoint",
+    "model_options",
     "save_checkpoint",
 ]
 
@@ -109,7 +110,8 @@ def fit(
     settings = Settings(steps=steps, **options)
     check_model(model)
     check_task(task)
-    asked = chosen(objective)
+    asked = chosen(objective, task)
+    check_kind(model, asked)
     for name, flag in (
         ("gradient_checkpointing", gradient_checkpointing),
         ("resume", resume),

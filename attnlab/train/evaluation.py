@@ -13,7 +13,7 @@ from attnlab.train.diagnose import first_fault
 from attnlab.train.documents import Segment, documents_of
 from attnlab.train.errors import TrainingError
 from attnlab.train.generators import derived_seed, preserved_generators
-from attnlab.train.objective import chosen
+from attnlab.train.objective import check_kind, chosen
 from attnlab.train.precision import autocast, check_precision
 from attnlab.train.segments import check_longest, check_segments, next_logits, segment_logits
 from attnlab.train.task import Task, check_classes, check_task, draw
@@ -50,7 +50,8 @@ def evaluate(
     """
     check_model(model)
     check_task(task)
-    asked = chosen(objective)
+    asked = chosen(objective, task)
+    check_kind(model, asked)
     check_precision(precision, device_of(model))
     if not isinstance(split, str):
         raise ValueError(f"split must be 'train' or 'validation'; {shown(split)} was given.")

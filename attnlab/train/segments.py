@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnlab.objectives.batches import Batch
-from attnlab.objectives.next_token import NextToken, summed_loss
+from attnlab.objectives.batches import Batch, summed_loss
+from attnlab.objectives.next_token import NextToken
 from attnlab.train.documents import Documents, Segment, has_documents
 from attnlab.train.states import detached
 from attnlab.train.task import Task

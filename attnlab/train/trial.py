@@ -57,7 +57,8 @@ def _check_answers(
             f"The model cannot take a batch of task '{task.name}' ({requirements(task)}): {error}"
             f"{'' if str(error).endswith('.') else '.'} {advice(task)}"
         ) from error
-    declared = getattr(task, "classes", None) or getattr(task, "vocab", None) or 0
+    of_task = getattr(task, "classes", None) or getattr(task, "vocab", None) or 0
+    declared = getattr(objective, "classes", None) or of_task
     needed = max(declared, row.largest + 1)
     if isinstance(answers, Tensor) and answers.shape[-1] < needed:
         raise ValueError(

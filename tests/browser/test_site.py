@@ -13,6 +13,7 @@ import attnlab
 from tools.readme import lessons
 
 ROOT = Path(__file__).parents[2]
+PARTS = [card for card in attnlab.cards() if card.role in attnlab.catalog.TITLES]
 LESSON = "lessons/00_start_here.html"
 
 
@@ -71,6 +72,19 @@ def test_every_lesson_and_every_mechanism_has_a_page(site):
     names = {page.relative_to(site).as_posix() for page in pages(site)}
     assert {f"lessons/{Path(lesson.path).stem}.html" for lesson in lessons(ROOT)} <= names
     assert {f"mechanisms/{card.name}.html" for card in attnlab.catalog.shelf()} <= names
+    assert {f"parts/{card.name}.html" for card in PARTS} <= names
+
+
+def test_a_page_of_the_other_shelves_has_its_picture_and_its_demonstration(go, expect):
+    for name in dict.fromkeys(card.role for card in PARTS):
+        expect(go(f"parts/role_{name}.html").locator("ul.tiles.parts svg").first).to_be_visible()
+    page = go("parts/pre_norm.html")
+    expect(page.get_by_role("img", name="After 64 sublayers")).to_be_visible()
+    expect(page.locator(".highlight-pycon")).to_contain_text('attnlab.build("pre_norm", dim=64)')
+    expect(page.locator("table.docutils").first).to_contain_text("variance after L sublayers")
+    page.locator("a", has_text="Joins").first.click()
+    page.locator("ul.tiles a", has_text="Post-norm").click()
+    expect(page.locator("h1")).to_have_text(re.compile("Post-norm"))
 
 
 def test_every_link_leads_somewhere_and_pages_need_nothing_from_elsewhere(site):

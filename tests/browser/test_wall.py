@@ -24,7 +24,7 @@ wall
 ASK = """
 import json
 print(json.dumps({name: getattr(wall, name) for name in (
-    "weights", "causal", "length", "head", "order", "family", "seeing", "opened")}))
+    "weights", "causal", "length", "head", "order", "family", "seeing", "opened", "shelf")}))
 """
 LAYERS = list(layers(128, 4, source=Heads(128, 4)))
 MIXING = {card.name: card for card in attnlab.cards() if card.mixes}
@@ -236,6 +236,35 @@ def test_a_tile_opens_from_the_keyboard_and_closes(wall: Any, soon: Any) -> None
     page.keyboard.press("Escape")
     soon(detail.is_visible, False)
     assert page.evaluate("document.activeElement.dataset.name") == third
+
+
+def test_the_other_shelves_have_pictures_of_their_own(notebook: Any, wall: Any, soon: Any) -> None:
+    before = wall.bounding_box()["height"]
+    joins = [card for card in attnlab.cards() if card.role == "join"]
+    assert wall.get_by_test_id("shelf").input_value() == "mechanisms"
+    wall.get_by_test_id("shelf").select_option("join")
+    parts = wall.get_by_test_id("part")
+    soon(parts.count, len(joins))
+    assert not wall.get_by_test_id("strip").is_visible()
+    assert not wall.get_by_test_id("more").is_visible()
+    inked = "svg => svg.getBBox().width > 100 && svg.getBoundingClientRect().height > 20"
+    assert all(svg.evaluate(inked) for svg in parts.locator("svg").all())
+    parts.first.focus()
+    wall.page.keyboard.press("ArrowRight")
+    wall.page.keyboard.press("Enter")
+    detail = wall.get_by_test_id("detail")
+    detail.wait_for()
+    card = sorted(joins, key=lambda card: card.paper.year)[1]
+    assert detail.get_by_test_id("opened-title").inner_text() == f"{card.title}, {card.paper.year}"
+    assert detail.locator(".wl-part svg text").count() > 5
+    assert card.demo in detail.get_by_test_id("demo").inner_text()
+    assert card.claims.rows()[0][0] in detail.inner_text()
+    notebook.screenshot("wall_join")
+    wall.page.keyboard.press("Escape")
+    soon(lambda: wall.page.evaluate("document.activeElement.dataset.name"), card.name)
+    wall.get_by_test_id("shelf").select_option("mechanisms")
+    soon(lambda: sorted(names(wall)), sorted(MIXING))
+    assert wall.bounding_box()["height"] == before
 
 
 def test_words_from_the_keyboard(wall: Any, soon: Any) -> None:

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from attnlab.objectives.next_token import summed_loss
+from attnlab.objectives.batches import summed_loss
 from attnlab.train import State, TrainingError, evaluate, fit
 from attnlab.train.optimizer import adamw, learning_rate
 

@@ -12,7 +12,9 @@ from attnlab_widgets.attention_view import AttentionView
 from attnlab_widgets.base import BaseWidget
 from attnlab_widgets.complex_words import ComplexWordExplorer
 from attnlab_widgets.cost_lab import CostLab
+from attnlab_widgets.depth_view import DepthView
 from attnlab_widgets.energy_landscape import EnergyLandscape
+from attnlab_widgets.experts_view import ExpertsView
 from attnlab_widgets.graph_view import GraphView
 from attnlab_widgets.head_switchboard import HeadSwitchboard
 from attnlab_widgets.kernel_lab import KernelLab
@@ -112,6 +114,43 @@ def graph(**given: Any) -> GraphView:
     return GraphView(karate, scores.masked_fill(~mask, -torch.inf).softmax(-1), **given)
 
 
+def experts(tokens: Sequence[str] | None = None, n: int = 60, **given: Any) -> ExpertsView:
+    """Two layers whose tokens choose two of five experts, one of which is chosen most."""
+    made = np.random.default_rng(3)
+    scores = made.normal(size=(2, n, 5)) + np.array([0, 1.2, 0, 0.3, 0])
+    router = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+    chosen = np.argsort(-router, axis=-1)[..., :2]
+    gates = np.take_along_axis(router, chosen, -1)
+    steps = np.arange(0, 500, 25)
+    shares = made.dirichlet(np.full(5, 2), size=(2, len(steps)))
+    history = {
+        "steps": steps,
+        "shares": shares,
+        "balance": 1 + 2 * np.exp(-steps / 99)[None] + [[0], [1]],
+    }
+    words = [f"word{i % 17}" for i in range(n)]
+    return ExpertsView(
+        words if tokens is None else [*tokens], chosen, gates, router, capacity=n // 3,
+        history=history, **given,
+    )  # fmt: skip
+
+
+def depth(tokens: Sequence[str] | None = None, n: int = 30, **given: Any) -> DepthView:
+    """Tokens that leave after 1 to 7 layers."""
+    made = np.random.default_rng(3)
+    start, end = made.normal(size=(2, n, 11))
+    left = made.integers(1, 8, size=n)
+    states = np.stack(
+        [end + (start - end) * 0.5 ** np.minimum(t, left)[:, None] for t in range(1, 8)]
+    )
+    words = [f"word{i}" for i in range(n)]
+    guesses = [[str(i % t) for i in range(n)] for t in range(2, 9)]
+    return DepthView(
+        words if tokens is None else [*tokens], states, start=start, left=left, what="layer",
+        guesses=guesses, probabilities=made.random((7, n)), **given,
+    )  # fmt: skip
+
+
 EXAMPLES: dict[type, Callable[[], Any]] = {
     AttentionView: view,
     PatternStudio: PatternStudio,
@@ -133,6 +172,8 @@ EXAMPLES: dict[type, Callable[[], Any]] = {
     MemoryFilm: film,
     SignalLab: SignalLab,
     TableView: table,
+    ExpertsView: experts,
+    DepthView: depth,
     AttentionExplorer: lambda: AttentionExplorer("a for loop", untrained=TINY),
 }
 
@@ -208,6 +249,8 @@ HOSTILE_EXAMPLES: dict[type[BaseWidget], Callable[[Sequence[str]], BaseWidget]] 
     GraphView: lambda words: graph(labels=[*words, *map(str, range(34 - len(words)))]),
     MemoryFilm: hostile_film,
     TableView: hostile_table,
+    ExpertsView: lambda words: experts(words, len(words)),
+    DepthView: lambda words: depth(words, len(words), token=0),
     Wall: lambda words: Wall(" ".join(words)),
 }
 """The widgets that show words of their user: an example of each with these words."""

@@ -67,6 +67,43 @@ def test_a_new_mechanism_appears_by_itself(monkeypatch: pytest.MonkeyPatch) -> N
 PAGES = attnlab.catalog.pages()
 
 
+def test_the_other_shelves_are_told_when_they_are_looked_at(fresh: Wall) -> None:
+    parts = [card for card in attnlab.cards() if card.role in attnlab.catalog.TITLES]
+    first = fresh.still()
+    assert fresh.shelf == "mechanisms"
+    assert fresh._around == b"", "no byte of a notebook is spent on what nobody looks at"
+    fresh.shelf = "join"
+    told = json.loads(zlib.decompress(fresh._around))
+    assert [page["name"] for page in told] == [card.name for card in parts]
+    assert all(page["picture"].startswith("<svg") and page["claims"] for page in told)
+    assert {page["name"]: page["demo"] for page in told} == {c.name: c.demo for c in parts}
+    joins = [card for card in parts if card.role == "join"]
+    drawn = fresh.still()
+    texts = [part["content"] for kind, part in drawn.parts if kind == "text"]
+    assert {f"{card.title}, {card.paper.year}" for card in joins} <= set(texts)
+    assert drawn.parts != first.parts
+    fresh.opened = joins[0].name
+    with pytest.raises(traitlets.TraitError, match="shelf"):
+        fresh.shelf = "attic"
+    fresh.shelf, fresh.opened = "mechanisms", ""
+
+
+def test_a_page_of_another_shelf_appears_by_itself(
+    fresh: Wall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attnlab.catalog, "_OTHERS", {})
+    new = dataclasses.replace(attnlab.card("mlp"), name="my_layer", title="Mine", aliases=())
+    attnlab.register(new)
+    try:
+        fresh.shelf = "feed"
+        told = json.loads(zlib.decompress(fresh._around))
+        assert told[-1]["title"] == "Mine"
+    finally:
+        monkeypatch.undo()
+        for each in attnlab.catalog._REMEMBERED:
+            each.cache_clear()
+
+
 def test_the_trained_map_of_full_attention_is_that_of_the_model(shown: Wall) -> None:
     model, task = pretrained.load(MODEL)
     ids = task.encode(TEXT)

@@ -12,6 +12,7 @@ import argparse
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 
 from tools.course.lesson import DETAILS, Cell, Notebook, exercises, is_attempt, read, source, tags
@@ -60,19 +61,23 @@ def sentence(notebook: Notebook) -> str:
     return f"**Core, {core_minutes(notebook)} minutes:** {listed}; exercises {numbers}."
 
 
-def _sections(notebook: Notebook) -> Iterator[tuple[str, float]]:
-    """The headings of a lesson with the minutes of what stands between each and the next."""
-    heading, minutes = "", 0.0
+def parts(notebook: Notebook) -> Iterator[tuple[str, str | Cell]]:
+    """What a lesson is read as: texts and code cells, each with the heading it stands below. The
+    header, the set-up and the exercises are left out."""
+    heading = ""
     for cell in notebook["cells"]:
         if {"header", "setup", "exercises"} & set(tags(cell)) or is_attempt(cell):
             continue
         for part in _SPLIT.split(source(cell)) if cell["cell_type"] == "markdown" else [cell]:
             found = _HEADING.match(part) if isinstance(part, str) else None
-            if found:
-                yield heading, minutes
-                heading, minutes = found[1], 0.0
-            minutes += _minutes(part)
-    yield heading, minutes
+            heading = found[1] if found else heading
+            yield heading, part
+
+
+def _sections(notebook: Notebook) -> Iterator[tuple[str, float]]:
+    """The headings of a lesson with the minutes of what stands between each and the next."""
+    for heading, found in groupby(parts(notebook), key=lambda each: each[0]):
+        yield heading, sum(_minutes(part) for _, part in found)
 
 
 def _minutes(part: str | Cell) -> float:

@@ -19,7 +19,9 @@ _HOMES = {
     "AttentionView": "attention_view",
     "ComplexWordExplorer": "complex_words",
     "CostLab": "cost_lab",
+    "DepthView": "depth_view",
     "EnergyLandscape": "energy_landscape",
+    "ExpertsView": "experts_view",
     "GraphView": "graph_view",
     "HeadSwitchboard": "head_switchboard",
     "KernelLab": "kernel_lab",
@@ -44,7 +46,9 @@ __all__ = [
     "AttentionView",
     "ComplexWordExplorer",
     "CostLab",
+    "DepthView",
     "EnergyLandscape",
+    "ExpertsView",
     "GraphView",
     "HeadSwitchboard",
     "KernelLab",
@@ -70,7 +74,9 @@ if _typing.TYPE_CHECKING:
     from attnlab_widgets.bertviz import to_bertviz
     from attnlab_widgets.complex_words import ComplexWordExplorer
     from attnlab_widgets.cost_lab import CostLab
+    from attnlab_widgets.depth_view import DepthView
     from attnlab_widgets.energy_landscape import EnergyLandscape
+    from attnlab_widgets.experts_view import ExpertsView
     from attnlab_widgets.graph_view import GraphView
     from attnlab_widgets.head_switchboard import HeadSwitchboard
     from attnlab_widgets.kernel_lab import KernelLab

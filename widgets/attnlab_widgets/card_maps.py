@@ -1,4 +1,5 @@
-"""What a notebook shows beside a card: a thumbnail of the mechanism's map, and where to go on.
+"""What a notebook shows beside a card: a thumbnail of the mechanism's map, or the picture of its
+role, and where to go on.
 
 The maps are those of fresh layers with random weights on one short sequence, so that they show what
 a mechanism can see rather than what a model has learned. All together take less than a second, and
@@ -21,6 +22,7 @@ from attnlab.figures.svg import png
 from attnlab.figures.theme import CIVIDIS
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.lens.side_by_side import layers, map_of
+from attnlab_widgets import part_pictures
 from attnlab_widgets.wall_cards import LESSONS, lessons
 
 LENGTH, DIM, HEADS = 16, 16, 2
@@ -35,7 +37,12 @@ _SHADES = 24
 
 
 def beside(shown: Card) -> Beside:
-    """The map of a card, if it has one, and links to its page and its lesson, as HTML."""
+    """The map or the picture of a card, if it has one, and links to its page and its lesson, as
+    HTML."""
+    found = part_pictures.sketch(shown)
+    if found is not None:
+        small = part_pictures.thumbnail(shown)
+        return Beside(part_pictures.as_html(shown), escape(found.words), _links(shown.name), small)
     drawn = _maps().get(shown.name)
     picture = "" if drawn is None else _image(drawn, f"Implied map of {shown.title}")
     return Beside(picture, CAPTION, _links(shown.name))

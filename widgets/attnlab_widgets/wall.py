@@ -11,7 +11,7 @@ import json
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -20,12 +20,14 @@ import traitlets
 from torch import Tensor
 
 from attnlab import pretrained
+from attnlab.catalog import cards
 from attnlab.core.heads import Heads
 from attnlab.core.integers import check_integer
 from attnlab.core.suggest import choose
 from attnlab.figures.drawing import Drawing
 from attnlab.lens.side_by_side import Layer, layers, map_of
 from attnlab_widgets.base import STATIC, BaseWidget, Choice
+from attnlab_widgets.wall_around import SHELVES, around
 from attnlab_widgets.wall_bytes import encode
 from attnlab_widgets.wall_cards import described
 from attnlab_widgets.wall_picture import draw, one_map
@@ -47,7 +49,9 @@ class Wall(BaseWidget):
     projections; what only one mechanism has is random in both), ``causal`` (the past alone, where a
     mechanism leaves the choice), ``length`` (of the sentence: a prefix, or beyond it, where costs
     follow but maps stay), ``head`` (None = the mean of all), ``order``, ``family``, ``seeing`` (a
-    filter; "few" are eight to begin with), ``opened`` (the name of a mechanism, "" = none).
+    filter; "few" are eight to begin with), ``opened`` (the name of a mechanism, "" = none),
+    ``shelf`` ("mechanisms", or a role of the other shelves: "feed", "join", "depth", "objective",
+    "compress", whose pages have pictures of their own).
 
     ``save_html`` first computes what is missing, so that all of it works in the file.
     """
@@ -66,6 +70,8 @@ class Wall(BaseWidget):
     family = traitlets.Unicode("").tag(sync=True)
     seeing = Choice(("all", "few", "causal", "both sides"), "all").tag(sync=True)
     opened = traitlets.Unicode("").tag(sync=True)
+    shelf = Choice(SHELVES, "mechanisms").tag(sync=True)
+    _around = traitlets.Bytes().tag(sync=True)
 
     def __init__(self, text: str, *, layer: int = 1, theme: str = "auto") -> None:
         read = _read(text, layer)
@@ -91,6 +97,7 @@ class Wall(BaseWidget):
         super().__init__(_about=_deflated(self._wall), length=n, theme=theme)
         self._fill()
         self.observe(lambda _: self._fill(), ["weights", "causal", "length"])
+        self.observe(lambda _: self._tell_around(), ["shelf"])
 
     def _built(self, weights: str, causal: bool) -> list[Layer]:
         key = weights, causal
@@ -104,6 +111,15 @@ class Wall(BaseWidget):
     def _fill(self) -> None:
         """Compute the maps of what is chosen; each is sent as soon as it is there."""
         self._compute(self.weights, self.causal, self._shown)
+
+    def _tell_around(self) -> None:
+        """The tiles of the other shelves, once somebody looks at one."""
+        if self.shelf != "mechanisms" and not self._around:
+            self._around = _deflated(self._pages)
+
+    @cached_property
+    def _pages(self) -> list[dict[str, Any]]:
+        return around()
 
     @property
     def _shown(self) -> int:
@@ -146,6 +162,7 @@ class Wall(BaseWidget):
                 for n in (k for k in self._wall["lengths"] if k <= len(self._read.tokens)):
                     self._compute(weights, causal, n)
         self._about = _deflated(self._wall)
+        self._around = _deflated(self._pages)
         return super()._saved_state()
 
     @traitlets.validate("length")
@@ -178,6 +195,7 @@ class Wall(BaseWidget):
     @traitlets.validate("opened")
     def _mechanism_exists(self, proposal: Any) -> str:
         known = [tile["name"] for tile in self._wall["tiles"]]
+        known += [card.name for card in cards() if card.role in SHELVES]
         if proposal["value"] not in ("", *known):
             raise traitlets.TraitError(
                 f'`opened` must be "" (none) or one of {", ".join(known)}, '

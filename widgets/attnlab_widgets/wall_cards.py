@@ -48,7 +48,7 @@ def described(layer: Layer, lengths: Sequence[int], dim: int, heads: int) -> dic
         "short": card.paper.short,
         "url": card.paper.url,
         "equation": equation(card),
-        "code": _code(card),
+        "code": code_of(card),
         "page": pages().get(card.name, "").replace(".", "/"),
         "lessons": lessons(card),
     }
@@ -59,7 +59,7 @@ def described(layer: Layer, lengths: Sequence[int], dim: int, heads: int) -> dic
     return told
 
 
-def _code(card: Card) -> str:
+def code_of(card: Card) -> str:
     """The definition; "" where it was typed and its text is nowhere kept."""
     try:
         return inspect.getsource(inspect.unwrap(card.forms["naive"]))

@@ -11,12 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlab.catalog import TITLES
 from attnlab.figures.drawing import Drawing
-from attnlab.figures.theme import CIVIDIS, HATCHING, SIGNED, THEMES, blend
+from attnlab.figures.theme import CIVIDIS, HATCHING, SIGNED, THEMES, Theme, blend
+from attnlab_widgets.wall_around import thumbnails
 from attnlab_widgets.wall_bytes import decode
 
 _TILE, _COLUMNS, _ROWS, _MARGIN, _GAP = 153, 6, 6, 12, 8  # more columns before more rows
 _TOP, _HIGH, _MAP, _FINER = 64, 106, 78, 2
+_PART = 380  # pixels of a page of another shelf
 _BACK, _LINE = 255, 256  # of the palette, after its colours: the hatching of masked cells
 _PITCH = 8
 _MOST = 48  # tiles of a picture that is sharp within the bytes of a still
@@ -28,6 +31,8 @@ def draw(wall: Any) -> Drawing:
     """The first tiles of the catalogue that pass the filter, in the chosen order."""
     dark = wall.theme == "dark"
     theme = THEMES["dark" if dark else "light"]
+    if wall.shelf != "mechanisms":
+        return _of_a_role(wall, theme)
     passing = arranged(wall)
     tiles = passing[:_MOST]
     columns = max(_COLUMNS, -(-len(tiles) // _ROWS))
@@ -44,6 +49,26 @@ def draw(wall: Any) -> Drawing:
         x = _MARGIN + at % columns * (_TILE + _GAP)
         y = _TOP + at // columns * (_HIGH + _GAP)
         _draw_tile(drawing, wall, tile, x, y, "dark" if dark else "light")
+    return drawing
+
+
+def _of_a_role(wall: Any, theme: Theme) -> Drawing:
+    """The pages of another shelf, with their own pictures."""
+    tiles = thumbnails(wall.shelf, wall.order, theme)[:_MOST]
+    columns = 3
+    rows = [tiles[at : at + columns] for at in range(0, len(tiles), columns)]
+    heights = [26 + max(one.drawing.high for _, one in row) for row in rows]
+    wide = 2 * _MARGIN + columns * (_PART + _GAP) - _GAP
+    drawing = Drawing(wide, 40 + sum(heights) + _GAP * len(rows) + _MARGIN, theme)
+    drawing.text(TITLES[wall.shelf], _MARGIN, 20, size=15)
+    y = 40
+    for row, high in zip(rows, heights, strict=True):
+        for at, (card, one) in enumerate(row):
+            x = _MARGIN + at * (_PART + _GAP)
+            drawing.frame(x, y, _PART, high, theme.grid)
+            drawing.text(f"{card.title}, {card.paper.year}", x + 8, y + 13, bold=True)
+            drawing.put(one.drawing, x, y + 24)
+        y += high + _GAP
     return drawing
 
 

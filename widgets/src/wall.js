@@ -5,6 +5,7 @@ import style from "./wall.css";
 import { el } from "./parts/dom.js";
 import { live, viewOf } from "./parts/lifecycle.js";
 import { mountPage } from "./parts/page.js";
+import { aroundPanel } from "./parts/wall/around.js";
 import { controls } from "./parts/wall/controls.js";
 import { detailPanel } from "./parts/wall/detail.js";
 import { Wall } from "./parts/wall/store.js";
@@ -12,7 +13,7 @@ import { strip } from "./parts/wall/strip.js";
 import { tilesPanel } from "./parts/wall/tiles.js";
 import { grouped, readAloud } from "./lib/wall.js";
 
-const TRAITS = ["weights", "causal", "length", "head", "order", "family", "seeing", "opened"];
+const TRAITS = ["weights", "causal", "length", "head", "order", "family", "seeing", "opened", "shelf", "_around"];
 
 function render({ model, el: host }) {
   const store = new Wall(model);
@@ -26,7 +27,7 @@ function render({ model, el: host }) {
     open(name) {
       const before = store.get("opened");
       store.set({ opened: name });
-      if (!name && before) tiles.focus(before);
+      if (!name && before) (store.mechanisms ? tiles : around).focus(before);
     },
     reference: () => (store.map("full") ? "full" : store.shown[0]?.name),
   });
@@ -34,18 +35,21 @@ function render({ model, el: host }) {
   const bar = controls(store, view);
   const sentence = strip(store, view);
   const tiles = tilesPanel(store, view);
+  const around = aroundPanel(store, view);
   const detail = detailPanel(store, view);
-  const parts = [bar, sentence, tiles, detail];
+  const parts = [bar, sentence, tiles, around, detail];
   root.append(
     el("style", { text: base + barStyle + style }),
     bar.node,
     sentence.node,
-    readout,
-    el("div", { class: "wl-stage" }, tiles.node, detail.node),
+    el("div", { class: "wl-said" }, readout, bar.shelf),
+    el("div", { class: "wl-stage" }, tiles.node, around.node, detail.node),
   );
   host.replaceChildren(root);
 
   function draw() {
+    sentence.node.hidden = !store.mechanisms;
+    tiles.node.hidden = !store.mechanisms;
     parts.forEach((part) => part.draw());
     hoverAll();
   }
@@ -56,6 +60,7 @@ function render({ model, el: host }) {
   }
 
   function said() {
+    if (!store.mechanisms) return aroundSaid();
     const { cut, tiles: all, tokens } = store.wall;
     const at = store.hover;
     const name = at ? (at.name ?? view.reference()) : null;
@@ -70,6 +75,12 @@ function render({ model, el: host }) {
     if (store.get("length") > n) return `The maps stay those of the ${n} tokens; FLOPs and memory are those of ${grouped(store.get("length"))}, by the formulas of the cards.`;
     if (shownLength < n) return `The first ${shownLength} of ${n} tokens in ${all.length} mechanisms. Point at a map or a word; click a tile to open it.`;
     return `${store.shown.length} of ${all.length} mechanisms on the same ${tokens.length} tokens${short}. Point at a map or a word; click a tile to open it.`;
+  }
+
+  function aroundSaid() {
+    const count = store.around.length;
+    if (!count) return "These pages are being drawn. In a notebook that was opened and not run, run the cell first.";
+    return `${count} page${count > 1 ? "s" : ""}, each drawn from a fresh module. Click a tile to open it.`;
   }
 
   const loaded = () => {

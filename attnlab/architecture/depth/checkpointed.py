@@ -25,21 +25,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from attnlab.core.branches import Layer
 from attnlab.core.card import Card, letters
 from attnlab.core.claims import Depth
+from attnlab.core.depth import Way, loop
 
 # ---- forms
-
-
-def naive(x: Tensor, layers: Sequence[Layer]) -> Tensor:
-    """The loop, everything kept."""
-    for layer in layers:
-        x = layer(x)
-    return x
 
 
 def recomputed(x: Tensor, layers: Sequence[Layer]) -> Tensor:
@@ -49,7 +43,7 @@ def recomputed(x: Tensor, layers: Sequence[Layer]) -> Tensor:
     return x
 
 
-FORMS = {"naive": naive, "recomputed": recomputed}
+FORMS = {"naive": loop, "recomputed": recomputed}
 
 
 def again(layer: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -60,17 +54,10 @@ def again(layer: Callable[..., Tensor]) -> Callable[..., Tensor]:
 # ---- module
 
 
-class Checkpointed(nn.Module):
-    """The loop over layers that are computed again."""
+class Checkpointed(Way):
+    """The loop over layers that are computed again; in decoding none is computed twice."""
 
-    reads_branches = False
-
-    def forward(self, x: Tensor, layers: Sequence[Layer]) -> Tensor:
-        return recomputed(x, layers)
-
-    def step(self, x: Tensor, layers: Sequence[Layer]) -> Tensor:
-        """The layers carry a state on, so none is computed twice."""
-        return naive(x, layers)
+    run = staticmethod(recomputed)
 
 
 # ---- card
@@ -85,4 +72,13 @@ CARD = Card(
     forms=FORMS,
     claims=Depth(kept=L * x, parameters=L * p, equals="the loop over the layers"),
     build=Checkpointed,
+    demo="""
+    >>> calls, x = [], torch.randn(1, 5, 8, requires_grad=True)
+    >>> def layer(x):
+    ...     calls.append("run")
+    ...     return torch.tanh(x)
+    >>> attnlab.build("checkpointed")(x, 3 * [layer]).sum().backward()
+    >>> len(calls)  # three forward, and each once more for the backward pass
+    6
+    """,
 )

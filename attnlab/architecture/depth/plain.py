@@ -11,39 +11,19 @@ Vaswani, Shazeer, Parmar, Uszkoreit, Jones, Gomez, Kaiser, Polosukhin. Attention
 NeurIPS 2017, arXiv:1706.03762, section 3.1.
 """
 
-from collections.abc import Sequence
-
-from torch import Tensor, nn
-
-from attnlab.core.branches import Layer
 from attnlab.core.card import Card, letters
 from attnlab.core.claims import Depth
+from attnlab.core.depth import Way, loop
 
 # ---- forms
 
-
-def naive(x: Tensor, layers: Sequence[Layer]) -> Tensor:
-    """The loop."""
-    for layer in layers:
-        x = layer(x)
-    return x
-
-
-FORMS = {"naive": naive}
+FORMS = {"naive": loop}
 
 # ---- module
 
 
-class Plain(nn.Module):
+class Plain(Way):
     """The loop over the layers."""
-
-    reads_branches = False
-
-    def forward(self, x: Tensor, layers: Sequence[Layer]) -> Tensor:
-        return naive(x, layers)
-
-    def step(self, x: Tensor, layers: Sequence[Layer]) -> Tensor:
-        return naive(x, layers)
 
 
 # ---- card
@@ -58,4 +38,13 @@ CARD = Card(
     forms=FORMS,
     claims=Depth(kept=L * a, parameters=L * p, equals="the loop over the layers"),
     build=Plain,
+    demo="""
+    >>> calls, x = [], torch.randn(1, 5, 8, requires_grad=True)
+    >>> def layer(x):
+    ...     calls.append("run")
+    ...     return torch.tanh(x)
+    >>> attnlab.build("plain")(x, 3 * [layer]).sum().backward()
+    >>> len(calls)  # the backward pass has all that it needs
+    3
+    """,
 )

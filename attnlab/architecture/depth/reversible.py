@@ -37,18 +37,18 @@ Kitaev, Kaiser, Levskaya. Reformer: The Efficient Transformer. ICLR 2020, arXiv:
 Activations, NeurIPS 2017, arXiv:1707.04585.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-from torch.utils.checkpoint import get_device_states, set_device_states
 
-from attnlab.core.branches import Branch, Layer
+from attnlab.core.branches import Branch, Layer, used
 from attnlab.core.card import Card, letters
 from attnlab.core.claims import Depth
+from attnlab.core.depth import Way
+from attnlab.core.replay import Settings
 
 # ---- forms
 
@@ -64,7 +64,7 @@ def naive(x: Tensor, layers: Sequence[Layer]) -> Tensor:
 def recomputed(x: Tensor, layers: Sequence[Layer]) -> Tensor:
     """``naive``; the backward pass computes each input again from the output."""
     branches = _branches(layers)
-    first, second = _Reversible.apply(branches, x, x, *_used(branches).values())
+    first, second = _Reversible.apply(branches, x, x, *used(branches).values())
     return (first + second) / 2
 
 
@@ -73,11 +73,6 @@ FORMS = {"naive": naive, "recomputed": recomputed}
 
 def _branches(layers: Sequence[Layer]) -> list[Branch]:
     return [branch for layer in layers for branch in layer.branches]
-
-
-def _used(branches: Sequence[Branch]) -> dict[int, nn.Parameter]:
-    """Each parameter that takes a gradient, once: branches may share one."""
-    return {id(p): p for part in branches for p in part.parameters if p.requires_grad}
 
 
 class _Reversible(torch.autograd.Function):
@@ -98,9 +93,9 @@ class _Reversible(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         (b, c), (grad_b, grad_c) = ctx.saved_tensors, grads
-        found: dict[int, Tensor | None] = dict.fromkeys(_used(ctx.branches))
+        found: dict[int, Tensor | None] = dict.fromkeys(used(ctx.branches))
         for part, settings in zip(reversed(ctx.branches), reversed(ctx.settings), strict=True):
-            own = list(_used([part]).values())
+            own = list(used([part]).values())
             with torch.enable_grad(), settings.again():
                 b = b.detach().requires_grad_()
                 added = part.run(b)
@@ -115,50 +110,15 @@ class _Reversible(torch.autograd.Function):
         return None, grad_b, grad_c, *found.values()
 
 
-class Settings(NamedTuple):
-    """The states of the random generators and of autocast, under which a sublayer ran."""
-
-    kind: str
-    on_cpu: Tensor
-    devices: list[int]
-    on_devices: list[Tensor]
-    autocast: tuple[bool, torch.dtype] | None
-
-    @classmethod
-    def now(cls, x: Tensor) -> "Settings":
-        kind, autocast = x.device.type, None
-        if torch.amp.is_autocast_available(kind):
-            autocast = torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
-        return cls(kind, torch.get_rng_state(), *get_device_states(x), autocast)
-
-    @contextmanager
-    def again(self) -> Iterator[None]:
-        """Restores these states inside the block, and the caller's after it."""
-        with ExitStack() as inside:
-            if self.autocast is not None:
-                enabled, dtype = self.autocast
-                inside.enter_context(torch.autocast(self.kind, dtype=dtype, enabled=enabled))
-            kind = self.kind if self.devices else "cuda"  # of no device
-            inside.enter_context(torch.random.fork_rng(self.devices, device_type=kind))
-            torch.set_rng_state(self.on_cpu)
-            set_device_states(self.devices, self.on_devices, device_type=kind)
-            yield
-
-
 # ---- module
 
 
-class Reversible(nn.Module):
-    """The branches of the layers on a stream in two halves."""
+class Reversible(Way):
+    """The branches of the layers on a stream in two halves; in decoding none is computed twice."""
 
     reads_branches = True
-
-    def forward(self, x: Tensor, layers: Sequence[Layer]) -> Tensor:
-        return recomputed(x, layers)
-
-    def step(self, x: Tensor, layers: Sequence[Layer]) -> Tensor:
-        """The layers carry a state on, so none is computed twice."""
-        return naive(x, layers)
+    run = staticmethod(recomputed)
+    read_on = staticmethod(naive)
 
 
 # ---- card
@@ -173,4 +133,17 @@ CARD = Card(
     forms=FORMS,
     claims=Depth(kept=2 * x, parameters=L * p, equals="two halves that each branch couples"),
     build=Reversible,
+    demo="""
+    >>> def kept(depth, layers):  # elements that the forward pass keeps
+    ...     found = []
+    ...     model = attnlab.TinyTransformer(50, dim=32, layers=layers, depth=depth)
+    ...     keep = lambda saved: found.append(saved.numel()) or saved
+    ...     with torch.autograd.graph.saved_tensors_hooks(keep, lambda saved: saved):
+    ...         model(torch.arange(20)[None])
+    ...     return sum(found)
+    >>> kept("reversible", 8) == kept("reversible", 2)
+    True
+    >>> kept("plain", 8) > 3 * kept("plain", 2)
+    True
+    """,
 )

@@ -111,4 +111,14 @@ CARD = Card(
     build=Sandwich,
     variants=({"k": 2},),
     aliases=("sandwich_transformer",),
+    demo="""
+    >>> from attnlab.architecture.depth.sandwich import order
+    >>> order(6, 0), order(6, 2)  # s is attention, f a feed-forward layer
+    ('sfsfsfsfsfsf', 'sssfsfsfsfff')
+    >>> def parameters(depth):
+    ...     model = attnlab.TinyTransformer(50, depth=depth)
+    ...     return sum(p.numel() for p in model.parameters())
+    >>> parameters("sandwich_order") == parameters("plain")
+    True
+    """,
 )

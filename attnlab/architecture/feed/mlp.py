@@ -125,4 +125,11 @@ CARD = Card(
     build=MLP,
     variants=({"hidden": 13}, {"chunks": 3}),
     aliases=("feed_forward", "ffn"),
+    demo="""
+    >>> layer, x = attnlab.build("mlp", dim=64), torch.randn(1, 100, 64)
+    >>> torch.allclose(layer(x)[:, 7:8], layer(x[:, 7:8]), atol=1e-5)  # token 7 needs no other
+    True
+    >>> sum(p.numel() for p in layer.parameters())  # two matrices of 64 × 256, and biases
+    33088
+    """,
 )

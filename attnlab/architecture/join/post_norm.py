@@ -81,4 +81,11 @@ CARD = Card(
     build=PostNorm,
     variants=({"norm": "rms_norm"}, {"norm": "no_norm", "shrink": False}),
     aliases=("post",),
+    demo="""
+    >>> join, x = attnlab.build("post_norm", dim=64), torch.randn(4, 100, 64)
+    >>> for _ in range(100):  # sublayers that add noise of variance 1
+    ...     x = join(x, torch.randn_like)
+    >>> round(x.var().item(), 2)
+    1.0
+    """,
 )

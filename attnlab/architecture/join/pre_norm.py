@@ -89,4 +89,11 @@ CARD = Card(
     build=PreNorm,
     variants=({"norm": "rms_norm"}, {"norm": "no_norm", "shrink": False}),
     aliases=("pre",),
+    demo="""
+    >>> join, x = attnlab.build("pre_norm", dim=64), torch.randn(4, 100, 64)
+    >>> for _ in range(100):  # sublayers that add noise of variance 1
+    ...     x = join(x, torch.randn_like)
+    >>> round(x.var().item(), -1)
+    100.0
+    """,
 )

@@ -22,15 +22,13 @@ Vaswani, Shazeer, Parmar, Uszkoreit, Jones, Gomez, Kaiser, Polosukhin. Attention
 NeurIPS 2017, arXiv:1706.03762, section 3.5.
 """
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.core.card import Card, letters
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
-from attnlab.core.positions import Positions
-from attnlab.core.precision import exact_dtype
+from attnlab.core.positions import Positions, sinusoids
 from attnlab.core.shapes import checked
 
 # ---- naive
@@ -39,16 +37,10 @@ from attnlab.core.shapes import checked
 @checked
 def naive(x: Float[Tensor, "b n dim"], positions: Positions) -> Float[Tensor, "b n dim"]:
     """Tokens plus the sinusoids of their positions (Vaswani et al., section 3.5)."""
-    return x + table(positions, x.shape[-1]).to(x.dtype)
+    return x + sinusoids(positions, x.shape[-1]).to(x.dtype)
 
 
-@checked
-def table(positions: Positions, dim: Size) -> Float[Tensor, "... dim"]:
-    """The vector of each position."""
-    k = torch.arange(0, dim, 2, device=positions.device, dtype=exact_dtype(positions.device))
-    angles = positions[..., None] * 10000.0 ** (-k / dim)
-    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)[..., :dim]
-
+table = sinusoids
 
 FORMS = {"naive": naive}
 

@@ -7,7 +7,8 @@ const RAMPS = {
   light: { query: ["#7fc0e8", "#0072b2", "#0a2a4a"], key: ["#f7ab73", "#d55e00", "#5a2400"] },
   dark: { query: ["#255f8c", "#56b4e9", "#e2f3ff"], key: ["#8f4814", "#f08a3c", "#ffe9d2"] },
 };
-const FEW = {
+/** Ten colours for a few names, told apart on either paper. */
+export const FEW = {
   light: ["#0072b2", "#d55e00", "#009e73", "#b0568f", "#8a5a00", "#45b0e6", "#5a4fcf", "#c79a00", "#9c1f4a", "#00594c"],
   dark: ["#56b4e9", "#f08a3c", "#2ec49a", "#e39cc6", "#d9a441", "#9fd8ff", "#a79cff", "#f0e06a", "#ff8fab", "#8fe0d2"],
 };

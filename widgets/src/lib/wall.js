@@ -93,6 +93,12 @@ export function arranged(tiles, { order, family, seeing, at }) {
   return kept.sort(compare);
 }
 
+/** The pages of one role of the other shelves, in the chosen order. */
+export function arrangedAround(pages, role, order) {
+  const kept = pages.filter((page) => page.role === role);
+  return COMPARE[order] ? kept.sort(COMPARE[order]) : kept;
+}
+
 /** A token without the sign for the space before it, where there is more to it. */
 export const word = (token) => (token.length > 1 ? token.replace(/^␣/, "") : token);
 

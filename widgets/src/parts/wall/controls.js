@@ -7,7 +7,11 @@ const HELP = `Each tile is one attention mechanism on the same sentence. Row i o
 
 With trained weights, the vectors and the projections (queries, keys, values, output) of one layer of a small language model go into every mechanism, so that the maps differ by the mechanism alone. What only one mechanism has is random: its tile says so, and names it when it is opened.
 
-Point at a map to follow one pair through all of them, or at a word; click a tile, or press Enter, to open it. The slider goes beyond the sentence: the maps stay, FLOPs and memory follow.`;
+Point at a map to follow one pair through all of them, or at a word; click a tile, or press Enter, to open it. The slider goes beyond the sentence: the maps stay, FLOPs and memory follow.
+
+What stands around attention is shown by its own pictures: choose it at “Show”.`;
+
+const SHELVES = [["mechanisms", "mechanisms"], ["feed", "feed-forward layers"], ["join", "joins"], ["depth", "depth"], ["objective", "objectives"], ["compress", "compression"]];
 
 export function controls(store, view) {
   const { lengths, heads } = store.wall;
@@ -20,6 +24,7 @@ export function controls(store, view) {
   const families = [...new Set(store.wall.tiles.map(({ family }) => family))];
   const family = choice("Family", "family", [["", "all"], ...families.map((name) => [name, name])], (value) => store.set({ family: value }));
   const seeing = choice("Mechanisms", "seeing", [["all", "all"], ["few", "eight to begin with"], ["causal", "that can be causal"], ["both sides", "that can use both sides"]], (value) => store.set({ seeing: value }));
+  const shelf = choice("Show", "shelf", SHELVES, (value) => store.set({ shelf: value, opened: "" }));
   length.node.classList.add("wl-length");
   const row = bar({
     frequent: [length.node, weights.node, causal.node, head.node, order.node],
@@ -28,7 +33,12 @@ export function controls(store, view) {
     label: "What the wall shows",
   });
 
+  const ofMechanisms = [length, weights, causal, head].map(({ node }) => node);
+  ofMechanisms.push(row.node.querySelector("[data-testid=more]").parentElement);
+
   function draw() {
+    shelf.select.value = store.get("shelf");
+    for (const node of ofMechanisms) node.hidden = !store.mechanisms;
     const { n } = store;
     const said = lengthSaid(store.get("length"), n);
     length.input.value = store.at;
@@ -42,5 +52,5 @@ export function controls(store, view) {
     seeing.select.value = store.get("seeing");
   }
 
-  return { node: row.node, draw };
+  return { node: row.node, shelf: shelf.node, draw };
 }

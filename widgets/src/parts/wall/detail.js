@@ -4,6 +4,7 @@ import { equation } from "../mathml.js";
 import { headed } from "../table.js";
 import { bytes, flops, grouped, lengthSaid, pairsOf, percent, strongestKeys, three } from "../../lib/wall.js";
 import { costChart } from "./chart.js";
+import { aboutPage, pagePicture } from "./around.js";
 import { paintMap } from "./paint.js";
 
 const MOST = 78; // pixels for the tokens beside the map
@@ -12,6 +13,7 @@ export function detailPanel(store, view) {
   const canvas = el("canvas", { class: "wl-large", "data-testid": "large" });
   const over = el("canvas", { class: "wl-large wl-over", "aria-hidden": "true" });
   const stage = el("div", { class: "wl-large-frame" }, canvas, over);
+  const figureOf = el("div", { hidden: true });
   const title = el("h3", { tabindex: -1, "data-testid": "opened-title" });
   const text = el("div", { class: "wl-text", tabindex: 0, role: "region", "aria-label": "About the mechanism" });
   const button = (label, sign, act) => el("button", { type: "button", class: "av-button", "aria-label": label, title: label, text: sign, onclick: act });
@@ -19,13 +21,13 @@ export function detailPanel(store, view) {
     "section",
     { class: "wl-detail", role: "dialog", "aria-label": "One mechanism", "data-testid": "detail", hidden: true },
     el("div", { class: "wl-detail-top" }, title, el("span", { class: "wl-detail-ends" }, button("The one before", "‹", () => step(-1)), button("The next one", "›", () => step(1)), button("Close", "×", () => view.open("")))),
-    el("div", { class: "wl-detail-body" }, el("div", { class: "wl-detail-map" }, stage), text),
+    el("div", { class: "wl-detail-body" }, el("div", { class: "wl-detail-map" }, stage, figureOf), text),
   );
   let place = null;
   let told = "";
 
   function step(by) {
-    const { shown } = store;
+    const shown = store.mechanisms ? store.shown : store.around;
     const at = shown.findIndex(({ name }) => name === store.get("opened"));
     if (shown.length) view.open(shown[(at + by + shown.length) % shown.length].name);
   }
@@ -46,7 +48,7 @@ export function detailPanel(store, view) {
   });
   over.addEventListener("pointerleave", () => view.hover(null));
 
-  const cardOf = (name) => store.wall.tiles.find((one) => one.name === name);
+  const cardOf = (name) => (store.mechanisms ? store.wall.tiles : store.around).find((one) => one.name === name);
 
   function draw() {
     const card = cardOf(store.get("opened"));
@@ -59,6 +61,17 @@ export function detailPanel(store, view) {
     }
     title.textContent = `${card.title}, ${card.year}`;
     node.setAttribute("aria-label", card.title);
+    figureOf.hidden = store.mechanisms;
+    stage.hidden = !store.mechanisms;
+    if (!store.mechanisms) {
+      if (card.name !== told) {
+        figureOf.replaceChildren(pagePicture(card));
+        text.replaceChildren(...aboutPage(card, where(card)));
+      }
+      told = card.name;
+      if (was) title.focus({ preventScroll: true });
+      return;
+    }
     const state = [card.name, store.get("length"), store.get("weights"), store.get("causal"), store.get("head"), Boolean(store.tile(card.name))].join();
     if (state !== told) write(card);
     told = state;
@@ -99,7 +112,7 @@ export function detailPanel(store, view) {
   }
 
   function hover() {
-    const map = node.hidden ? null : store.map(store.get("opened"));
+    const map = node.hidden || !store.mechanisms ? null : store.map(store.get("opened"));
     if (!map || !place) return;
     const context = sized(over, over.clientWidth, over.clientHeight);
     const at = store.hover;

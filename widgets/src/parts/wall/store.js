@@ -1,7 +1,7 @@
 // The wall's state: tiles as they came, by their set (weights, direction, length).
 import { unzlibSync } from "fflate";
 import { asBuffer } from "../../lib/quantization.js";
-import { arranged, mapOf, openTile, setName, word } from "../../lib/wall.js";
+import { arranged, arrangedAround, mapOf, openTile, setName, word } from "../../lib/wall.js";
 
 const inflated = (data) => unzlibSync(new Uint8Array(asBuffer(data)));
 const text = (data) => new TextDecoder().decode(inflated(data));
@@ -39,6 +39,20 @@ export class Wall {
     const buffer = buffers.length ? asBuffer(buffers[0]) : new ArrayBuffer(0);
     this.came.get(set).set(name, openTile(buffer, { ...header, at: 0 }));
     this.maps = new Map();
+  }
+
+  get mechanisms() {
+    return this.get("shelf") === "mechanisms";
+  }
+
+  /** The pages of the other shelf that is chosen, in order; none while they are not there. */
+  get around() {
+    if (!this.get("_around")?.byteLength) return [];
+    if (this.pagesOf !== this.get("_around")) {
+      this.pagesOf = this.get("_around");
+      this.pages = JSON.parse(text(this.pagesOf));
+    }
+    return arrangedAround(this.pages, this.get("shelf"), this.get("order"));
   }
 
   get n() {
