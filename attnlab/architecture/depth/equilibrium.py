@@ -195,7 +195,7 @@ def anderson(f: Step, z: Tensor, options: Solver) -> Tensor:
             past.append((r - old, new - plain))
         worse = residual > bound
         z = torch.where(worse[:, None, None], plain, new - mixed(r, past))
-        bound = residual.masked_fill(worse if past else True, math.inf)
+        bound = residual.masked_fill(worse | (not past), math.inf)
         plain, old = new, r
     return _not_found(result, residual[running], options)
 
@@ -289,4 +289,16 @@ CARD = Card(
     notes={"implicit": ("states",)},
     variants=({"tolerance": 1e-12, "most_steps": 1000},),
     aliases=("deq", "deep_equilibrium"),
+    demo="""
+    >>> def sizes(layers):  # elements that the forward pass keeps
+    ...     found = []
+    ...     given = {"dim": 32, "layers": layers, "depth": "equilibrium"}
+    ...     model = attnlab.TinyTransformer(50, **given)
+    ...     keep = lambda saved: found.append(saved.numel()) or saved
+    ...     with torch.autograd.graph.saved_tensors_hooks(keep, lambda saved: saved):
+    ...         model(torch.arange(20)[None])
+    ...     return sum(found)
+    >>> sizes(3) == sizes(1)  # they do not grow with the layers
+    True
+    """,
 )
