@@ -70,7 +70,8 @@ def look(card: Card) -> Example:
     text = Text(vocabulary, given.inputs[0].tolist())
     source = [] if asked.source is None else text.places(asked.source, asked.source_padding)
     by_token = asked.targets.dim() > 1
-    places = text.places(asked.inputs, asked.padding, asked.targets[0] if by_token else None)
+    targets = asked.targets[0] if by_token else None
+    places = text.places(asked.inputs, asked.padding, targets, in_place=not source)
     hidden = sum(place.kind == HIDDEN for place in source or places)
     if "hidden" in notes:
         hidden = int(notes.last("hidden").sum())
@@ -89,14 +90,19 @@ class Text:
         self.signs: list[int] = []
 
     def places(
-        self, inputs: Tensor, padding: Tensor | None, targets: Tensor | None = None
+        self,
+        inputs: Tensor,
+        padding: Tensor | None,
+        targets: Tensor | None = None,
+        *,
+        in_place: bool = False,
     ) -> list[Place]:
-        """The real tokens of the first row."""
+        """The real tokens of the first row; ``in_place`` if they may stand where the text's do."""
         row = inputs[0].tolist()
         real = [True] * len(row) if padding is None else padding[0].tolist()
         asked = [UNSCORED] * len(row) if targets is None else targets.tolist()
         same = sum(a == b for a, b in zip(row, self.own, strict=False))
-        told = len(row) == len(self.own) and same > len(row) / 2
+        told = in_place and len(row) == len(self.own) and same > len(row) / 2
         return [
             Place(
                 "" if kind == HIDDEN else self._name(token),
