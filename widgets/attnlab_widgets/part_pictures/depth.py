@@ -131,11 +131,12 @@ def look(name: str) -> Book:
     """One forward pass of the depth in training; where it leaves out layers at random, one in which
     it does."""
     books = []
-    for seed in range(DRAWS):
-        torch.manual_seed(seed)
-        books.append(_booked(name))
-        if books[-1].skipped():
-            return books[-1]
+    with torch.random.fork_rng(devices=[]):
+        for seed in range(DRAWS):
+            torch.manual_seed(seed)
+            books.append(_booked(name))
+            if books[-1].skipped():
+                return books[-1]
     return books[0]
 
 
