@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 from attnlab.core.card import Beside, Card, shown_beside
-from attnlab.core.claims import Mixing
+from attnlab.core.claims import Feed, Mixing, Objective
 from attnlab.core.markup import escape
 from attnlab.core.options import Size, check_value, parameters_of
 from attnlab.core.positions import DistanceBias, PositionScheme
@@ -296,19 +296,71 @@ def _refuse_scheme(c: Card, positions: object) -> None:
         raise ValueError(f"{c.name} cannot take {what}; mechanisms that can: {', '.join(able)}")
 
 
-def goes_with(mechanism: str, scheme: str) -> bool:
-    """Whether a layer of ``mechanism`` can be told positions by ``scheme``.
+def goes_with(first: str, second: str) -> bool:
+    """Whether two pages can be parts of one model.
 
-    What is added at the embedding goes with every mechanism; rotations and biases with those whose
-    layer takes them; a scheme that is an attention of its own with none.
+    A mechanism and a position scheme: whether a layer of the mechanism can be told positions by
+    the scheme. What is added at the embedding goes with every mechanism; rotations and biases with
+    those whose layer takes them; a scheme that is an attention of its own with none.
+
+    A feed-forward layer, a join and a depth, two of them: a depth that adds what sublayers give to
+    the stream itself, such as ``reversible``, goes with the joins that only add; a join that puts a
+    norm inside a sublayer with the feed-forward layers that have a place for it.
+
+    An objective and a mechanism, or a feed-forward layer: an objective that asks for what comes
+    next goes with those that can be causal, one that needs both sides with those that need not.
+
+    Raises ValueError for two pages between which there is no such question.
     """
-    c, s = card(mechanism), card(scheme)
-    if not c.mixes or s.family != "positions":
+    a, b = card(first), card(second)
+    of = {a.role: a, b.role: b}
+    if len(of) == 2 and of.keys() <= {"feed", "join", "depth"}:
+        return _fits(of)
+    if "objective" in of and (a.mixes or b.mixes or "feed" in of):
+        return _asked_by(of.pop("objective"), *of.values())
+    if not a.mixes or b.family != "positions":
         raise ValueError(
-            f"goes_with takes a mechanism that mixes positions and a scheme of the family "
-            f"'positions', got {mechanism!r} and {scheme!r}"
+            "goes_with takes a mechanism that mixes positions and a scheme of the family "
+            "'positions'; or two of a feed-forward layer, a join and a depth; or an objective and "
+            f"a mechanism or a feed-forward layer; got {first!r} and {second!r}"
         )
-    return s.role == "embed" or s.role in c.takes
+    return b.role == "embed" or b.role in a.takes
+
+
+def _fits(of: Mapping[str, Card]) -> bool:
+    """Whether two of a feed-forward layer, a join and a depth can stand in one model."""
+    if "feed" not in of:
+        adds = getattr(of["depth"].build, "reads_branches", False)
+        return not adds or hasattr(of["join"].build, "branch")
+    return "join" not in of or _prepares(of["join"], of["feed"])
+
+
+def _prepares(join: Card, feed: Card) -> bool:
+    """A join that puts a norm inside a sublayer needs one that has a place for it."""
+    if not hasattr(join.build, "prepare"):
+        return True
+    with torch.random.fork_rng(devices=[]):
+        sublayer, takes = build(feed.name, dim=4), parameters_of(join.build)
+        given = {name: size for name, size in {"dim": 4, "layers": 2}.items() if name in takes}
+        made: Any = build(join.name, **given)
+    try:
+        made.prepare(sublayer)
+    except ValueError:
+        return False
+    return True
+
+
+_UNFIT = {"language_model": ("never",), "encoder_decoder": ("never", "always")}
+"""A kind of model → what a mechanism's card must not say of ``causal``; of others "always"."""
+
+
+def _asked_by(objective: Card, part: Card) -> bool:
+    """Whether the part fits into the first kind of model that the objective trains."""
+    assert isinstance(objective.claims, Objective)
+    unfit = _UNFIT.get(objective.claims.models[0], ("always",))
+    if isinstance(part.claims, Feed):
+        return "never" not in unfit or not part.claims.ahead
+    return part.causal not in unfit
 
 
 def _pages(name: str) -> Iterator[Any]:

@@ -133,7 +133,7 @@ def of_mechanism(sources: dict[Path, list[str]], name: str) -> dict[str, int]:
 
 
 def pages(root: Path) -> dict[str, int]:
-    """Of the front pages (a page that is a package: its `__init__.py`)."""
+    """Lines of the front pages (a page that is a package: its `__init__.py`)."""
     lengths, naive = dict[Path, int](), list[int]()
     for path in (root / "attnlab/mechanisms").glob("*/*"):
         front = path / "__init__.py" if path.is_dir() else path
@@ -238,7 +238,7 @@ def floor(name: str) -> str:
 
 
 def duplicates(sources: dict[Path, list[str]]) -> dict[str, int]:
-    """Of each large room, the lines in a run that stands elsewhere, too; imports are none."""
+    """Lines of each large room in a run that stands elsewhere, too; imports do not count."""
     runs, codes = Counter[tuple[str, ...]](), dict[Path, list[str]]()
     for path, lines in sources.items():
         if path.suffix in {".py", ".js"}:

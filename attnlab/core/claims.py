@@ -36,7 +36,7 @@ Row: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Mixing:
-    """Of a page that mixes positions, or tells a layer where they stand; ``Card`` says more."""
+    """The claims of a page that mixes positions or tells where they stand; ``Card`` says more."""
 
     ROLES: ClassVar[tuple[str, ...]] = ("attend", "mix", "encode", "bias", "embed")
     causal: str
@@ -52,7 +52,7 @@ class Mixing:
 
 @dataclass(frozen=True, kw_only=True)
 class Feed:
-    """Of a feed-forward layer, which treats each position alone.
+    """The claims of a feed-forward layer, which treats each position alone.
 
     ``time``        FLOPs of n positions, two per multiply-add.
     ``parameters``  all of them.
@@ -83,8 +83,8 @@ class Feed:
 
 @dataclass(frozen=True, kw_only=True)
 class Join:
-    """Of the way in which a sublayer joins the stream, before training, for L sublayers whose
-    matrices keep the variance of what they read until the join has changed them (``initialise``).
+    """The claims of how a sublayer joins the stream before training, for L sublayers whose matrices
+    keep the variance of what they read until the join has changed them (``initialise``).
 
     ``variance``  of the stream after them; that of the embedding is 1.
     ``gradient``  that of the stream after the first sublayer beside that after the last, as a norm.
@@ -110,7 +110,7 @@ class Join:
 
 @dataclass(frozen=True, kw_only=True)
 class Depth:
-    """Of the way through L layers.
+    """The claims of a way through L layers.
 
     ``kept``        elements that the forward pass keeps for the backward pass.
     ``parameters``  of all layers together.
@@ -132,11 +132,11 @@ class Depth:
 
 @dataclass(frozen=True, kw_only=True)
 class Objective:
-    """Of what a model learns from.
+    """The claims of an objective, which is what a model learns from.
 
     ``scored``  how many targets of a batch are scored.
     ``hidden``  what the model is not shown, in words.
-    ``models``  the kinds of a ``TinyTransformer`` that can be trained by it.
+    ``models``  the kinds of a ``TinyTransformer`` that can be trained by it, the usual one first.
     """
 
     ROLES: ClassVar[tuple[str, ...]] = ("objective",)
@@ -154,7 +154,7 @@ class Objective:
 
 @dataclass(frozen=True, kw_only=True)
 class Compression:
-    """Of a smaller module in the place of another.
+    """The claims of a smaller module in the place of another.
 
     ``bytes``  of its N weights when they are stored, in the options of the page.
     ``error``  a bound of the squared error of its weights, beside the sum of their squares.

@@ -165,7 +165,7 @@ def run(function: Function, given: Arguments) -> Answer:
 
 
 def _copy(value: Any) -> Any:
-    """Of tensors and lists, so that a function may change what it is given."""
+    """Copies tensors and lists, so that a function may change what it is given."""
     if isinstance(value, Tensor):
         return value.clone()
     return list(value) if type(value) is list else value

@@ -98,7 +98,7 @@ check_copied = Exercise(
 def _standard_error(
     before: Tensor, after: Tensor, *, paired: bool = True, alone: bool = False, ddof: int = 1
 ) -> Tensor:
-    """Of the mean over all tokens, with texts as units; every keyword is a mistake."""
+    """Standard error of the mean over all tokens, texts being units; keywords are mistakes."""
     if not paired:
         apart = before.mean(1).var() + after.mean(1).var()
         return (apart / len(before)).sqrt()

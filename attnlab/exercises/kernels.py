@@ -184,7 +184,7 @@ def _exponents(x: Tensor, omega: Tensor, half: float = 0.5) -> Tensor:
 def _logarithms(
     q: Tensor, k: Tensor, omega: Tensor, scale: Callable[[Tensor], Tensor] = _scaled
 ) -> Tensor:
-    """Of all n × n weights before the division; in logarithms nothing overflows."""
+    """Logarithms of the row sums of all weights before the division; nothing overflows in them."""
     a, b = _exponents(scale(q), omega), _exponents(scale(k), omega)
     return torch.logsumexp(a[:, None] + b, -1)
 

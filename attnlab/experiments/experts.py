@@ -40,7 +40,7 @@ from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks.documentation import Documentation
 
 EXPERTS, LAYERS, LENGTH, HIDDEN = 8, 2, 64, 64
-STEPS: tuple[int, ...] = (0, 100, 300, 1000)
+STEPS: tuple[int, ...] = (0, 100, 400)
 FREE: Mapping[str, Any] = {"capacity": None, "evaluation_capacity": None}
 SWITCHES: Mapping[str, Mapping[str, Any]] = {
     "switch": {},
@@ -70,7 +70,7 @@ def _make(**options: Any) -> TinyTransformer:
 
 
 @torch.no_grad()
-def measured(model: nn.Module, windows: int = 128) -> Iterator[tuple[str, float, str]]:
+def measured(model: nn.Module, windows: int = 64) -> Iterator[tuple[str, float, str]]:
     """(what, value, unit) of one model on unseen text."""
     batch = text().batch("validation", windows, seed=0)
     with record() as notes:
@@ -108,7 +108,7 @@ def _entropy(p: Tensor) -> Tensor:
 
 
 def _scores(trained: Trained) -> Scores:
-    found = measured(trained.model, windows=4 if trained.quick else 128)
+    found = measured(trained.model, windows=4 if trained.quick else 64)
     return {what: (value, unit) for what, value, unit in found}
 
 

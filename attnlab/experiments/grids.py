@@ -61,7 +61,7 @@ class Stack(NamedTuple):
 
     @property
     def pairs(self) -> int:
-        """Of one head, over all layers."""
+        """The number of pairs of one head, over all layers."""
         return sum(part.count(SIDE**2) for part in self.layers or _GENERATOR)
 
     def known(self, pixel: tuple[int, int], layers: int) -> Bool[Tensor, "layers rows columns"]:
@@ -136,7 +136,7 @@ def _generator(dim: int, heads: int, causal: bool) -> nn.Module:
 
 
 def _model(patterns: Sequence[Pattern], **sizes: Any) -> TinyTransformer:
-    """Of one layer for each pattern; without patterns the paper's axial generator."""
+    """Counts one layer for each pattern; without patterns the paper's axial generator."""
     layers = [_seeing(each) for each in patterns] or [_generator]
     return TinyTransformer(**sizes, layers=len(layers), attention=layers)
 

@@ -72,7 +72,7 @@ def unseen(patch: int = 1) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 def statistics(model: TinyTransformer) -> list[PatchStatistics]:
-    """Of each layer, over all unseen images."""
+    """The statistics of each layer, over all unseen images."""
     side = math.isqrt(model.max_len)
     images, _ = unseen(8 // side)
     with watch(model) as seen:

@@ -120,8 +120,8 @@ def obstacle(name: str, kind: str) -> str:
 
 
 def options_of(card: Card) -> dict[str, Any]:
-    """Those for short sequences; tables as long as the sequence; the lines of fixed patterns as
-    wide as the image."""
+    """The options for short sequences: tables as long as the sequence, and lines of fixed patterns
+    as wide as the image."""
     sizes = {"max_len": LENGTH} | ({"width": SIDE} if card.family == "fixed" else {})
     return {**card.small, **{k: v for k, v in sizes.items() if k in card.option_names()}}
 

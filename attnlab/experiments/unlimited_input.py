@@ -112,7 +112,7 @@ def gates(model: TinyTransformer) -> list[float]:
 
 
 def _scores(trained: Trained) -> Scores:
-    """Of the model with a memory the gates as well, under names that say no arm."""
+    """Scores of a model; of one with a memory its gates as well, under names without the arm."""
     task, arm = trained.name.split(", ")
     before = "memory, " if arm == "memory" else ""
     found: dict[str, Any] = {}

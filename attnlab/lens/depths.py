@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from attnlab.architecture.depth.equilibrium import Equilibrium
+from attnlab.architecture.depth.universal import Universal
+from attnlab.core.modes import mode
+from attnlab.core.probe import Notes, record
+from attnlab.lens.sources.inputs import Inputs, inputs_of
+from attnlab.models.tiny import TinyTransformer, check_model
 
 
 @dataclass(frozen=True)
@@ -94,4 +101,90 @@ def passage(
 
 
 def _relative(x: Tensor, beside: Tensor) -> Tensor:
-    return x.norm(dim=-1) / beside.norm(dim=-1).clamp(min=1e-12)
+    """Rounded as a page gets it, so that both say the same."""
+    return (x.norm(dim=-1) / beside.norm(dim=-1).clamp(min=1e-12)).float().double()
+
+
+# ---- models
+
+
+def passed_in(
+    model: TinyTransformer, inputs: Any, tokenizer: Any = None
+) -> tuple[list[Any] | None, dict[str, Any]]:
+    """What the tokens of one text are called, and what ``DepthView`` takes of their way through the
+    last stack of a model: the decoder, if there is one.
+
+    The answers are those of the model's own norm and output matrix, applied to the state after each
+    layer (the logit lens). A classifier answers from the mean of all tokens, so it has none for
+    each.
+    """
+    check_model(model)
+    given = inputs_of(model, inputs, tokenizer, None, None)
+    stack: Any = model.decoder or model.encoder
+    seen = _Seen()
+    hooks = [stack.depth.register_forward_pre_hook(seen.begin)]
+    hooks += [block.register_forward_hook(seen.after) for block in set(stack.blocks)]
+    try:
+        with mode(model, training=False), torch.no_grad(), record(seen.notes):
+            given.run(model)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    noted = [value for name, value in [*seen.notes][seen.first :] if name == "states"]
+    states = noted or seen.states
+    if not states:
+        raise ValueError(
+            f"{type(stack.depth).__name__} adds what attention and the feed-forward layers give "
+            "and runs no layer as a whole, so there is no state after each; take another depth, "
+            "such as depth='plain'"
+        )
+    x = torch.stack(states)
+    if x.shape[1] != 1:
+        raise ValueError(f"`inputs` should be one sequence, got {x.shape[1]}")
+    x = x[:, 0].float()
+    halted = seen.notes.last("halted")
+    found = {
+        "states": x.cpu(),
+        "start": None if stack.depth.reads_branches else seen.start[0].float().cpu(),
+        "left": None if halted is None else halted[0].clamp(1, len(x)).cpu(),
+        "what": "step" if isinstance(stack.depth, Universal | Equilibrium) else "layer",
+        "residual": _residual(seen.notes),
+        **_answers(model, stack, x, given),
+    }
+    return given.read(given.own, 0), found
+
+
+class _Seen:
+    """What hooks see of one run."""
+
+    def __init__(self) -> None:
+        self.notes = Notes()
+        self.states: list[Tensor] = []
+        self.start = torch.empty(0)
+        self.first = 0  # note of this stack
+
+    def begin(self, _depth: nn.Module, given: tuple[Any, ...]) -> None:
+        self.start, self.first = given[0].detach(), len(self.notes)
+
+    def after(self, _block: nn.Module, _given: Any, out: Tensor) -> None:
+        self.states.append(out.detach())
+
+
+def _residual(notes: Notes) -> list[float] | None:
+    """That of a solver after every step, where there is one."""
+    return [float(each[0]) for each in notes["residual"]] if "residual" in notes else None
+
+
+def _answers(model: TinyTransformer, stack: Any, x: Tensor, given: Inputs) -> dict[str, Any]:
+    """What the model would answer from each state, and how probable that is."""
+    if model.kind == "classifier":
+        return {}
+    own = isinstance(stack.norm, nn.Identity) and hasattr(stack.depth, "norm")
+    norm = stack.depth.norm if own else stack.norm
+    with torch.no_grad():
+        probable, best = model.logits(norm(x)).softmax(-1).max(-1)
+    if model.kind == "token_classifier":
+        names = [[*map(str, row)] for row in best.tolist()]  # numbers of classes
+    else:
+        names = [given.reader.tokens(row) for row in best]
+    return {"guesses": names, "probabilities": probable.cpu()}

@@ -103,7 +103,7 @@ def distances(links: NDArray[np.bool_]) -> Whole:
 
 
 def communities(n: int, edges: Whole) -> list[int]:
-    """Of each node the number of its community, the largest community first.
+    """The number of each node's community, the largest community first.
 
     Those are joined, two at a time, whose union raises the modularity most, until none raises it
     (Clauset, Newman, Moore, arXiv:cond-mat/0408187). Directions are left out, parallel edges count.
@@ -138,7 +138,7 @@ def numbered(kinds: Sequence[Any]) -> list[int]:
 
 
 def degrees(n: int, edges: Whole) -> list[int]:
-    """Of each node to how many others it is connected."""
+    """The number of other nodes to which each node is connected."""
     links = adjacency(n, edges)
     links |= links.T
     np.fill_diagonal(links, False)

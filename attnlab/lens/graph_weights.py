@@ -95,7 +95,7 @@ def _is_per_edge(weights: Any, graph: Graph) -> bool:
 
 
 def _of_edges(weights: Any, own: NDArray[np.int64]) -> tuple[Any, list[Any]]:
-    """Those of parallel edges are summed."""
+    """The weights of the edges; those of parallel edges are summed."""
     given = numbers("weights", weights, "layers heads m")
     places, which = np.unique(own, return_inverse=True)
     maps = np.zeros((len(places), *given.shape[:2]))

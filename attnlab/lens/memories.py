@@ -107,7 +107,7 @@ def _places(n: int, segment: int) -> tuple[Tensor, Tensor]:
 
 
 def _zones(start: Tensor, j: Tensor, segment: int, near: int) -> Tensor:
-    """Those of positions j, with a memory of ``near`` positions before the segment."""
+    """The zones of positions j, with a memory of ``near`` positions before the segment."""
     zones = torch.full((len(start), len(j)), LOST, dtype=torch.uint8)
     zones[(j >= start - near) & (j < start)] = NEAR
     zones[(j >= start) & (j < start + segment)] = SEGMENT

@@ -124,7 +124,7 @@ class Numbered:
         return allowed
 
     def names(self) -> list[str]:
-        """Of leaves and nodes, each once: labels that recur have a number, the₁ and the₂."""
+        """Labels of leaves and nodes, each once: labels that recur have a number, the₁ and the₂."""
         labels = self.leaves + self.nodes
         again = {label for label in labels if labels.count(label) > 1}
         seen: dict[str, int] = {}

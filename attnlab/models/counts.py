@@ -61,13 +61,15 @@ def _parts(model: TinyTransformer) -> Iterator[tuple[str, list[nn.Module | None]
         seen: set[int] = set()
         for i, block in enumerate(stack.blocks):
             yield from _block_parts(f"{name}.blocks.{i}", block, seen)
+        if own := [child for child, _ in stack.depth.named_children()]:
+            yield f"{name}.depth", [stack.depth], [f"{name}.depth.{child}" for child in own]
         yield f"{name}.norm", [stack.norm], [f"{name}.norm"]
 
 
 def _block_parts(
     address: str, block: Block, seen: set[int]
 ) -> Iterator[tuple[str, list[nn.Module | None], list[str]]]:
-    """Those not in ``seen``; a part that several layers share counts all its operations once."""
+    """Parts that are not in ``seen``; all operations of a part that layers share count once."""
     for part in ("attention", "cross", "feed_forward"):
         module = getattr(block, part)
         if module is not None and id(module) not in seen:

@@ -75,7 +75,9 @@ def stack(o: Options, *, causal: bool) -> Stack:
     """The encoder, or with ``causal`` the decoder, which reads the source if there is one."""
     cross = causal and o.kind == "encoder_decoder"
     way = depth(o)
-    side = "alone" if o.kind != "encoder_decoder" else "decoder" if causal else "encoder"
+    place: dict[str, Any] = {}
+    if o.kind == "encoder_decoder":
+        place = {"side": "decoder" if causal else "encoder", "others": o.layers}
     sets = (way if isinstance(way, Way) else Way()).sets(o.layers)
     mixers = build_mixers(o, causal, sets.attention)
     blocks: list[Block] = []
@@ -83,7 +85,7 @@ def stack(o: Options, *, causal: bool) -> Stack:
         earlier = sets.feed.index(number)
         crossing = build_cross(o) if cross else None
         feeding = blocks[earlier].feed_forward if earlier < len(blocks) else feed(o, causal)
-        made = join(o, side=side, layer=layer)
+        made = join(o, layer=layer, **place)
         blocks.append(Block(mixer, cross=crossing, feed=feeding, join=made))
     return Stack(united(blocks, sets), o.dim, way)
 
@@ -98,8 +100,8 @@ def feed(o: Options, causal: bool) -> nn.Module:
 
 
 def join(o: Options, **place: Any) -> Callable[[], nn.Module]:
-    """What makes the join of each sublayer; ``place`` is which ``side`` of the model and which
-    ``layer`` it is."""
+    """What makes the join of each sublayer; ``place`` is which ``layer`` it is, and of which
+    ``side`` where there are two."""
     return partial(_built, "join", o, {"dropout": o.dropout, **place})
 
 
@@ -126,7 +128,7 @@ def _built(role: str, o: Options, given: Mapping[str, Any]) -> nn.Module:
 
 def _check_branches(o: Options) -> None:
     """A ValueError for what a depth that adds the branches itself cannot have."""
-    if not hasattr(catalog.with_role("join")[o.join].build, "branch"):
+    if not catalog.goes_with(o.join, o.depth):
         raise ValueError(
             f"depth={o.depth!r} needs a join that only adds, such as join='pre_norm', got "
             f"join={o.join!r}, which does more than add"

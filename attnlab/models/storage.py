@@ -32,7 +32,7 @@ def save(
 
 
 def save_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
-    """Write tensors, their metadata and a digest of both; the file whole, or leave what was there."""
+    """Write tensors, their metadata and a digest of both: the whole file, or nothing."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 

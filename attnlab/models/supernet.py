@@ -124,16 +124,16 @@ class Supernet(nn.Module):
     """The largest network of a space, which runs as any of them: ``supernet(x, sizes=…)``.
 
     Without ``sizes`` it draws some at random while it trains, and is the largest otherwise.
-    ``options`` are those of a ``TinyTransformer``, sizes apart; ``seed`` that of the draws.
+    ``options`` are those of a ``TinyTransformer``, sizes apart. The draws come from PyTorch's
+    generator, which ``attnlab.train.fit`` seeds.
     """
 
-    def __init__(self, space: Space, seed: int = 0, **options: Any) -> None:
+    def __init__(self, space: Space, **options: Any) -> None:
         super().__init__()
         for name in DECIDED.intersection(options):
             raise ValueError(f"the space of a supernet decides {name}; leave it out")
         self.space, self.options = space, options
         self.largest = network(space, space.largest, **options)
-        self.random = Random(seed)
         self._shapes: dict[Sizes, TinyTransformer] = {}
 
     def forward(
@@ -141,10 +141,13 @@ class Supernet(nn.Module):
         **given: Any,
     ) -> Tensor:  # fmt: skip
         if sizes is None:
-            sizes = self.space.draw(self.random) if self.training else self.space.largest
+            sizes = self._drawn() if self.training else self.space.largest
         shape = self._shape(sizes).train(self.training)
         out: Tensor = functional_call(shape, self.corners(sizes), (tokens, padding), given)
         return out
+
+    def _drawn(self) -> Sizes:
+        return self.space.draw(Random(int(torch.randint(2**31, ()))))
 
     def corners(self, sizes: Sizes) -> dict[str, Tensor]:
         """The parameters of a sub-network: of each of the supernet's the first rows and columns."""

@@ -62,7 +62,7 @@ class DecoderState(NamedTuple):
 
 
 def _signature() -> inspect.Signature:
-    """That of ``Options``, with ``vocab`` by position too: what ``help`` and editors show."""
+    """What ``help`` and editors show: the signature of ``Options``, ``vocab`` by position too."""
     vocab, *others = inspect.signature(Options).parameters.values()
     return inspect.Signature([vocab.replace(kind=vocab.POSITIONAL_OR_KEYWORD), *others])
 

@@ -31,6 +31,7 @@ Elbayad, Gu, Grave, Auli. Depth-Adaptive Transformer. ICLR 2020, arXiv:1910.1007
 """
 
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal
 
 import torch
@@ -157,6 +158,7 @@ class AlignedExits(CrossEntropy):
     """The targets of the task at every exit, and an oracle for those who may leave."""
 
     models = ("language_model", "token_classifier")
+    needs = MappingProxyType({"depth": "depth_adaptive"})
 
     def __init__(self, options: Leaving = Leaving()) -> None:
         super().__init__()

@@ -1,5 +1,7 @@
 """The batch that an objective takes, the answers of a model to it, and their cross-entropy."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
 
 import torch
@@ -80,6 +82,9 @@ class CrossEntropy(nn.Module):
 
     models: ClassVar[tuple[str, ...]]
     """The kinds of a ``TinyTransformer`` that it can train."""
+
+    needs: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Options of a ``TinyTransformer`` without which it cannot be trained, such as its depth."""
 
     specials: int = 0
     """How many tokens it uses beyond those of the text, such as a mask."""

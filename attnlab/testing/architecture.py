@@ -232,8 +232,8 @@ def parameters_of_build(card: Card) -> set[str]:
 @pytest.mark.parametrize("branches", [6, 64, 512])
 @pytest.mark.parametrize("card", JOINS)
 def test_variance_and_gradient_of_a_join_are_as_claimed(card: Card, branches: int) -> None:
-    """Of up to 256 layers. The claims hold in the mean of wide layers: about a tenth is left, and
-    of the gradient more in deep stacks, where every sublayer multiplies it."""
+    """Stacks of up to 256 layers. The claims hold in the mean of wide layers: about a tenth is
+    left, and of the gradient more in deep stacks, where every sublayer multiplies it."""
     claims, dim = card.claims, 128
     assert isinstance(claims, Join)
     joins, sublayers = joined(card, dim, branches)

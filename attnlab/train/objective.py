@@ -67,6 +67,7 @@ def model_options(task: Task, objective: str | nn.Module = "next_token") -> dict
     Raises ValueError where the task has not what the objective needs.
     """
     asked, options = chosen(objective, task), dict(task.model_options())  # type: ignore[attr-defined]
+    options |= getattr(asked, "needs", {})
     kinds = getattr(asked, "models", (options["kind"],))
     if options["kind"] not in kinds:
         options["kind"] = kinds[0]

@@ -1,8 +1,13 @@
-"""The paper's base configurations, counted here, beside the printed counts."""
+"""The papers' configurations, counted here, beside the printed counts."""
 
 from itertools import permutations
 
-from attnlab.models.published import synthesizer_counts
+from attnlab.models.published import (
+    albert_counts,
+    evolved_counts,
+    mobilebert_counts,
+    synthesizer_counts,
+)
 
 ROWS = synthesizer_counts()
 OURS = {row.model: row.parameters for row in ROWS}
@@ -36,3 +41,45 @@ def test_differences_are_the_formulas() -> None:
     assert OURS["random_vanilla"] - OURS["transformer"] == 12 * (8 * 256**2 + 2)
     smaller = {row.model: row.parameters for row in synthesizer_counts(vocab=32_000)}
     assert {OURS[name] - smaller[name] for name in OURS} == {13_000 * 512}
+
+
+def test_albert_is_as_printed_but_for_one_rounding() -> None:
+    rows = {row.model: row for row in albert_counts()}
+    assert [row.parameters for row in rows.values()] == [
+        11_683_584,
+        63_647_232,
+        37_686_528,
+        89_650_176,
+        11_683_584 - 64 * (30_516 + 768),
+        11_683_584 + 128 * (30_516 + 768),
+    ]
+    different = {name for name, row in rows.items() if round(row.parameters / 1e6) != row.published}
+    assert different == {"nothing shared"}
+
+
+def test_mobilebert_is_24_layers_and_an_embedding() -> None:
+    mobile, tiny, teacher = (row.parameters for row in mobilebert_counts())
+    embedding = 30_522 * 128 + (384 + 1) * 512 + 512 * 512 + 2 * 512 + 2 * 512
+    assert mobile == 24 * 842_240 + embedding == 24_581_888
+    assert tiny == 24 * 463_232 + embedding
+    assert teacher == 24 * 12_076_544 + embedding
+
+
+def test_what_is_said_of_mobileberts_differences() -> None:
+    mobile, tiny, teacher = mobilebert_counts()
+    pooler = output = 512 * 513
+    named = pooler + output + 2 * 512 + 30_522 + 2 * 513
+    assert round(named / 1e6, 2) == 0.56
+    assert round(mobile.published - (mobile.parameters + named) / 1e6, 2) == 0.16
+    assert round(tiny.parameters / 1e6 - 24 * 128 * 129 / 1e6, 2) == 15.09
+    not_listed = 24 * (10_752 + 7_168) + 514 * 512 + 3 * 512
+    assert round(not_listed / 1e6, 1) == 0.7
+    assert round(teacher.parameters / 1e6 - teacher.published, 1) == 1.2
+
+
+def test_the_evolved_transformer_is_as_printed() -> None:
+    """With the norm inside its decoder's feed-forward layer: 2 · 2,048 numbers in each cell."""
+    rows = evolved_counts()
+    assert all(round(row.parameters / 1e6, 1) == row.published for row in rows)
+    base = rows[1]
+    assert round((base.parameters - 4 * 2 * 2048) / 1e6, 1) == 64.0

@@ -33,7 +33,8 @@ def test_what_is_trained_anew_is_loaded_afterwards(tmp_path, monkeypatch) -> Non
     assert anew.save() == tmp_path / "99.safetensors"
     loaded = Kept("99")
     again = loaded.trained("a, seed 1", nn.Linear(3, 2), refused)
-    assert loaded.names == ["a, seed 1", "score"] and not again.training
+    assert loaded.names == ["a, seed 1", "score"]
+    assert not again.training
     for one, other in zip(model.parameters(), again.parameters(), strict=True):
         torch.testing.assert_close(one, other, rtol=2**-10, atol=0)  # half precision
     assert loaded.number("score", lambda: 0.0) == 7.25
@@ -74,4 +75,5 @@ def test_a_file_is_small_and_its_lesson_asks_for_it(path: Path) -> None:
 def test_every_lesson_that_keeps_models_has_its_file() -> None:
     for number, path in LESSONS.items():
         asked = set(re.findall(r'Kept\(\\"(\d\d)\\"\)', path.read_text(encoding="utf-8")))
-        assert asked <= {number} and all((kept.FOLDER / f"{n}.safetensors").exists() for n in asked)
+        assert asked <= {number}
+        assert all((kept.FOLDER / f"{n}.safetensors").exists() for n in asked)

@@ -117,7 +117,7 @@ def graph(**given: Any) -> GraphView:
 def experts(tokens: Sequence[str] | None = None, n: int = 60, **given: Any) -> ExpertsView:
     """Two layers whose tokens choose two of five experts, one of which is chosen most."""
     made = np.random.default_rng(3)
-    scores = made.normal(size=(2, n, 5)) + [0, 1.2, 0, 0.3, 0]
+    scores = made.normal(size=(2, n, 5)) + np.array([0, 1.2, 0, 0.3, 0])
     router = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
     chosen = np.argsort(-router, axis=-1)[..., :2]
     gates = np.take_along_axis(router, chosen, -1)
@@ -128,9 +128,9 @@ def experts(tokens: Sequence[str] | None = None, n: int = 60, **given: Any) -> E
         "shares": shares,
         "balance": 1 + 2 * np.exp(-steps / 99)[None] + [[0], [1]],
     }
-    words = [*"which expert takes which of these words and which is full ?".split()] * n
+    words = [f"word{i % 17}" for i in range(n)]
     return ExpertsView(
-        words[:n] if tokens is None else [*tokens], chosen, gates, router, capacity=n // 3,
+        words if tokens is None else [*tokens], chosen, gates, router, capacity=n // 3,
         history=history, **given,
     )  # fmt: skip
 
@@ -143,10 +143,10 @@ def depth(tokens: Sequence[str] | None = None, n: int = 30, **given: Any) -> Dep
     states = np.stack(
         [end + (start - end) * 0.5 ** np.minimum(t, left)[:, None] for t in range(1, 8)]
     )
-    words = [*"who leaves early and who stays to the last layer".split()] * n
+    words = [f"word{i}" for i in range(n)]
     guesses = [[str(i % t) for i in range(n)] for t in range(2, 9)]
     return DepthView(
-        words[:n] if tokens is None else [*tokens], states, start=start, left=left, what="layer",
+        words if tokens is None else [*tokens], states, start=start, left=left, what="layer",
         guesses=guesses, probabilities=made.random((7, n)), **given,
     )  # fmt: skip
 
@@ -250,7 +250,7 @@ HOSTILE_EXAMPLES: dict[type[BaseWidget], Callable[[Sequence[str]], BaseWidget]] 
     MemoryFilm: hostile_film,
     TableView: hostile_table,
     ExpertsView: lambda words: experts(words, len(words)),
-    DepthView: lambda words: depth(words, len(words)),
+    DepthView: lambda words: depth(words, len(words), token=0),
     Wall: lambda words: Wall(" ".join(words)),
 }
 """The widgets that show words of their user: an example of each with these words."""

@@ -7,11 +7,11 @@ Nobody has been timed. What follows from the lesson: its words, its lines of cod
 seconds of its cells (all of the lesson's, where they were not measured), the minutes that the
 headings of its exercises state. What is estimated: the rates. 200 words a minute is Carver's rate
 for learning from a text (Reading Rate: Theory, Research, and Practical Implications, Journal of
-Reading 36, 1992); the mean of adults who read plain prose in their first language is 238 (Brysbaert,
+Reading 36, 1992); the mean of adults who read plain prose in their own language is 238 (Brysbaert,
 Journal of Memory and Language 109, 2019). 8 lines a minute is more than twice the 200 lines an hour
-above which reviewers overlook defects (Kemerer and Paulk, IEEE Transactions on Software Engineering
-35, 2009); whoever reads a lesson does not review it. For half a minute a picture, two for a widget
-and one for a guess there is no source.
+that reviewers should not exceed (Kemerer and Paulk, IEEE Transactions on Software Engineering 35,
+2009); a lesson is read, not reviewed. Half a minute for a picture, two for a widget and one for a
+guess have no source.
 
 ``tools.course.core`` counts the minutes of the header in a coarser way, which needs no run: fewer
 words a minute, in which the pictures and the guesses are contained.

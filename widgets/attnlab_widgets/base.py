@@ -199,7 +199,7 @@ _NOT_SAVED = {
 
 
 def own_names(names: Iterable[str]) -> list[str]:
-    """Those of a widget's state that are not ipywidgets' or anywidget's."""
+    """The traits of a widget's state that are not ipywidgets' or anywidget's."""
     return sorted(set(names) - _NOT_SAVED)
 
 

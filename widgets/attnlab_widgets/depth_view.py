@@ -1,9 +1,9 @@
 """How does each token come to its final state, and where does it stop?
 
-    DepthView(tokens, states)                          # states (s, n, dim), one after every layer
-    DepthView(tokens, states, left=left)               # left (n,): the step after which each stopped
-    DepthView(tokens, states, residual=residual)       # of a solver, by iteration
-    DepthView.of(model, "a text", tokenizer)           # what a model does, with its guesses
+    DepthView(tokens, states)                       # states (s, n, dim), one after every layer
+    DepthView(tokens, states, left=left)            # left (n,): the step after which each stopped
+    DepthView(tokens, states, residual=residual)    # of a solver, by iteration
+    DepthView.of(model, "a text", tokenizer)        # what a model does, with its guesses
 
 One token a row, layers or steps across. A cell is coloured by how far the state is from the one
 with which the token leaves, by how much the step changed it, or by how sure the model would be of
@@ -21,7 +21,8 @@ from attnlab.core.arguments import check_list, check_texts
 from attnlab.core.arrays import numbers, tokens_for
 from attnlab.figures.drawing import Drawing
 from attnlab.figures.labels import visible
-from attnlab.lens.depths import Passage, passage
+from attnlab.lens.depths import Passage, passage, passed_in
+from attnlab.models.tiny import TinyTransformer
 from attnlab_widgets import depth_words
 from attnlab_widgets.base import STATIC, BaseWidget, Choice, asked, check_range
 from attnlab_widgets.depth_picture import picture
@@ -43,12 +44,12 @@ class DepthView(BaseWidget):
     ``what``           what a step is called: "layer", "step"; ``steps`` the name of each, 1 … s
                        unless given
     ``colour``         "distance" (to the state with which the token leaves), "change" (by the step)
-                       or "probability" (of the guess)
+                       or "probability" (of the guess); the change where there is a residual
     ``order``          of the rows: "text", or "left" for those first that leave first
     ``token``          the one that is read out: at first the one that leaves last
 
-    ``token``, ``step`` (counted from 0; later ones are veiled), ``colour`` and ``order`` can be read
-    and set. ``found`` holds the numbers.
+    ``token``, ``step`` (counted from 0; later ones are veiled), ``colour`` and ``order`` can be
+    read and set. ``found`` holds the numbers.
     """
 
     _esm = STATIC / "depth_view.js"
@@ -73,7 +74,7 @@ class DepthView(BaseWidget):
         what: str = "step",
         steps: Sequence[Any] | None = None,
         token: int | None = None,
-        colour: str = "distance",
+        colour: str | None = None,
         order: str = "text",
         theme: str = "auto",
     ) -> None:
@@ -91,7 +92,23 @@ class DepthView(BaseWidget):
         }
         super().__init__(_depth=told, _data=_bytes(self.found), theme=theme)
         self.token = self.found.last() if token is None else token
-        self.step, self.colour, self.order = s - 1, colour, order
+        usual = "distance" if residual is None else "change"
+        self.step, self.order = s - 1, order
+        self.colour = usual if colour is None else colour
+
+    @classmethod
+    def of(
+        cls, model: TinyTransformer, inputs: Any, tokenizer: Any = None, *,
+        tokens: Sequence[Any] | None = None, **given: Any,
+    ) -> "DepthView":  # fmt: skip
+        """The tokens of a text on their way through a model, with its answers after every layer.
+
+        ``inputs``     a text (with a tokenizer, or a task of attnlab) or tokens (n,)
+        ``tokens``     n names, in place of the tokenizer's
+        ``given``      ``token``, ``colour``, ``order`` and ``theme``, as above
+        """
+        names, found = passed_in(model, inputs, tokenizer)
+        return cls(names if tokens is None else tokens, **(found | given))
 
     # What follows from the state
 
@@ -208,7 +225,7 @@ def _guessed(guesses: Any, probabilities: Any, s: int, n: int) -> dict[str, Any]
     columns = zip(*rows, strict=True)
     return {
         "guesses": [[visible(each) for each in column] for column in columns],
-        "probabilities": probable.T.contiguous(),
+        "probabilities": probable.T.contiguous().float().double(),  # as a page gets them
     }
 
 

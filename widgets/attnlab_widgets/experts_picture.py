@@ -48,8 +48,9 @@ def _text(drawing: Drawing, widget: Any, top: float) -> float:
                 return y + 14
         _chip(drawing, widget, i, (x, y, wide - 3, _CHIP))
         drawing.text(token, x + 5, y + _CHIP / 2, size=12, bold=i == widget.token)
-        expert = int(widget.routed.chosen[i, 0])
-        number = "–" if expert == NONE else str(expert)
+        chosen = widget.routed.chosen[i]
+        strongest = int(chosen[widget.routed.gates[i].masked_fill(chosen == NONE, -1).argmax()])
+        number = "–" if strongest == NONE else str(strongest)
         drawing.text(number, x + wide - 6, y + _CHIP / 2 + 4, anchor="end", quiet=True, size=9)
         x += wide
     return y + _CHIP
@@ -60,6 +61,8 @@ def _chip(drawing: Drawing, widget: Any, i: int, box: tuple[float, ...]) -> None
     x, y, w, h = box
     taken, chosen = widget.taken()[i].tolist(), widget.routed.chosen[i].tolist()
     made = [c for c, expert in enumerate(chosen) if expert != NONE]
+    if not made:
+        drawing.hatch(np.ones((1, 1), bool), x, y, w, h)
     gates = [max(float(widget.routed.gates[i, c]), 1e-3) for c in made]
     for at, c in enumerate(made):
         left = x + w * sum(gates[:at]) / sum(gates)

@@ -1,7 +1,7 @@
 """Which expert takes which token, and who finds the expert full?
 
-    ExpertsView(tokens, chosen, gates, router, capacity=12)     # chosen and gates (n, k), router (n, E)
-    ExpertsView.of(model, "a text", tokenizer)                  # a model with mixtures of experts
+    ExpertsView(tokens, chosen, gates, router, capacity=12)  # (n, k), (n, k) and (n, E)
+    ExpertsView.of(model, "a text", tokenizer)               # a model with mixtures of experts
 
 Every token has the colour of its expert. Each expert's bar fills in the order in which choices are
 placed, all first choices before any second; what comes when it is full is dropped and hatched. The
@@ -19,9 +19,10 @@ from torch import Tensor, nn
 from attnlab.core.arguments import check_list, check_mapping
 from attnlab.core.arrays import numbers, tokens_for
 from attnlab.core.integers import check_integer
+from attnlab.core.suggest import check_choice
 from attnlab.figures.drawing import Drawing
 from attnlab.figures.labels import visible
-from attnlab.lens.experts import NONE, Routed, first_dropped, same_as
+from attnlab.lens.experts import NONE, Routed, routed_in, same_as
 from attnlab.lens.sources.patches import Patches
 from attnlab_widgets import experts_words
 from attnlab_widgets.base import STATIC, BaseWidget, asked, check_range
@@ -47,6 +48,8 @@ class ExpertsView(BaseWidget):
     ``history``   {"steps": (s,), "shares": (s, E), "balance": (s,)} of a training: the share of
                   tokens by expert, and the balance loss E Σ f P (1 if all are used alike). With
                   several layers (layers, s, E) and (layers, s)
+    ``choosing``  "tokens", or "experts": then each column of ``chosen`` is one expert's, -1 where
+                  it does not take the token, and its tokens with the highest gates come first
     ``titles``    what the layers are called
     ``image``     what a vision model saw, if the tokens are patches; ``grid`` (rows, columns)
     ``token``     the one that is read out: at first the first that is dropped
@@ -75,6 +78,7 @@ class ExpertsView(BaseWidget):
         experts: Any = None,
         count: int | None = None,
         history: Mapping[str, Any] | None = None,
+        choosing: str = "tokens",
         titles: Sequence[str] | None = None,
         image: Any = None,
         grid: tuple[int, int] | None = None,
@@ -82,7 +86,7 @@ class ExpertsView(BaseWidget):
         layer: int = 0,
         theme: str = "auto",
     ) -> None:
-        self.layers = _layers(chosen, gates, router, capacity, count, titles)
+        self.layers = _layers(chosen, gates, router, capacity, count, choosing, titles)
         n = len(self.layers[0].chosen)
         if experts is not None:
             same_as(self.layers, _whole("experts", experts, len(self.layers)))
@@ -101,10 +105,34 @@ class ExpertsView(BaseWidget):
         super().__init__(_experts=told, _data=_bytes(self.layers), theme=theme)
         self.layer = layer
         self.capacity, self.placed = first.capacity, len(first.queue())
-        missing = first_dropped(first.places(), first.capacity)
+        missing = first.first_dropped()
         fullest = int((first.chosen[:, 0] == first.wanted().argmax()).int().argmax())
         opening = fullest if missing is None else missing
         self.token = opening if token is None else token
+
+    @classmethod
+    def of(
+        cls, model: nn.Module, inputs: Any, tokenizer: Any = None, *,
+        tokens: Sequence[Any] | None = None, **given: Any,
+    ) -> "ExpertsView":  # fmt: skip
+        """Who takes which token in a model, layer by layer.
+
+        ``inputs``  a text (with a tokenizer, or a task of attnlab) or tokens (n,)
+        ``tokens``  n names, in place of the tokenizer's
+        ``given``   ``history`` (of ``attnlab.lens.experts.Use``), ``image``, ``grid``, ``token``,
+                    ``layer`` and ``theme``, as above
+        """
+        if not isinstance(model, nn.Module):
+            raise TypeError(f"`model` should be an nn.Module, got {type(model).__name__}")
+        found, layers = routed_in(model, inputs, tokenizer)
+        chosen, gates, router = (
+            torch.stack([getattr(layer, name) for layer in layers])
+            for name in ("chosen", "gates", "router")
+        )
+        return cls(
+            found if tokens is None else tokens, chosen, gates, router,
+            capacity=[layer.capacity for layer in layers], choosing=layers[0].choosing, **given,
+        )  # fmt: skip
 
     # What follows from the state
 
@@ -174,8 +202,9 @@ def _between(name: str, value: Any, low: int, high: int) -> int:
 
 
 def _layers(
-    chosen: Any, gates: Any, router: Any, capacity: Any, count: Any, titles: Any
+    chosen: Any, gates: Any, router: Any, capacity: Any, count: Any, choosing: Any, titles: Any
 ) -> list[Routed]:
+    check_choice("choosing", choosing, ("tokens", "experts"))
     choices = _whole("chosen", chosen, None)
     many, n, k = choices.shape
     for name, size, most in (("layers", many, MOST_LAYERS), ("tokens", n, MOST_TOKENS),
@@ -198,7 +227,7 @@ def _layers(
     rooms = _capacities(capacity, many, n)
     return [
         Routed(choices[at], factors[at], None if probable is None else probable[at], experts,
-               rooms[at], names[at])
+               rooms[at], names[at], choosing)
         for at in range(many)
     ]  # fmt: skip
 
@@ -272,8 +301,8 @@ def _capacities(capacity: Any, many: int, n: int) -> list[int]:
     found = [check_integer("`capacity`", each) for each in given]
     if min(found) < 1:
         raise ValueError(
-            f"`capacity` should be at least 1, got {min(found)}: an expert without room drops every "
-            "token"
+            f"`capacity` should be at least 1, got {min(found)}: an expert without room drops "
+            "every token"
         )
     return [min(each, n) for each in found]
 
@@ -319,8 +348,8 @@ def _patches(image: Any, grid: Any, n: int) -> Patches | None:
     patches = Patches(image, grid)
     if not patches.fits(n):
         raise ValueError(
-            f"`image` cannot be cut into {n} patches; give `grid=(rows, columns)`, whose product is "
-            f"the number of tokens, {n}"
+            f"`image` cannot be cut into {n} patches; give `grid=(rows, columns)`, whose product "
+            f"is the number of tokens, {n}"
         )
     return patches
 
@@ -336,7 +365,7 @@ def _image(patches: Patches, n: int) -> dict[str, Any]:
 def _told(layer: Routed) -> dict[str, Any]:
     return {
         "title": layer.title, "k": layer.chosen.shape[1], "experts": layer.experts,
-        "capacity": layer.capacity, "router": layer.router is not None,
+        "capacity": layer.capacity, "router": layer.router is not None, "choosing": layer.choosing,
     }  # fmt: skip
 
 

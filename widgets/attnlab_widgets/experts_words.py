@@ -17,6 +17,8 @@ def said_aloud(layer: Routed, tokens: list[str], state: Any) -> str:
 
 def _of_all(layer: Routed, state: Any) -> str:
     queue, capacity = layer.queue(), state["capacity"]
+    if layer.choosing == "experts":
+        return _taken(layer, state)
     wanted, k = layer.wanted().tolist(), layer.chosen.shape[1]
     what = "token" if k == 1 else "choice"
     lost = int(layer.dropped(capacity).sum())
@@ -30,12 +32,26 @@ def _of_all(layer: Routed, state: Any) -> str:
         said += f" All experts are chosen alike, {wanted[most]} times each."
     else:
         said += (
-            f" Expert {most} is chosen most often, {_times(wanted[most])}, expert {least} least, "
-            f"{_times(wanted[least])}."
+            f" Expert {most} is chosen most often, {_times(wanted[most])}, expert {least} "
+            f"{'least, ' if wanted[least] else ''}{_times(wanted[least])}."
         )
     if state["placed"] < len(queue):
         said += f" So far {state['placed']} {what}s are placed."
     return said
+
+
+def _taken(layer: Routed, state: Any) -> str:
+    """Where experts choose: how many tokens are taken by none."""
+    places, capacity, count = layer.places(), state["capacity"], len(layer.queue())
+    left = int(((places < 0) | (places >= capacity)).all(1).sum())
+    highest = "token that it scores" if capacity == 1 else f"{capacity} tokens that it scores"
+    of_all = f"{left} of {len(places)} tokens {'is' if left == 1 else 'are'} taken by no expert"
+    if not left:
+        of_all = "every token is taken by one or more"
+    said = f"Each of {layer.experts} experts takes the {highest} highest: {of_all}."
+    return said + (
+        f" So far {state['placed']} choices are placed." if state["placed"] < count else ""
+    )
 
 
 def _times(count: int) -> str:
@@ -48,6 +64,11 @@ def _of_token(layer: Routed, tokens: list[str], state: Any) -> str:
     order = {choice: at for at, choice in enumerate(layer.queue())}
     places = layer.places()[i].tolist()
     chosen = [c for c, expert in enumerate(layer.chosen[i].tolist()) if expert != NONE]
+    if layer.choosing == "experts":
+        lost = [c for c in chosen if places[c] >= state["capacity"]]
+        chosen = [c for c in chosen if c not in lost]
+        if not chosen:
+            return f"{name} is taken by no expert, so it goes on in the stream as it was."
     if not chosen:
         return f"{name} chooses no expert."
     placed = [c for c in chosen if order[i, c] < state["placed"]]
@@ -63,7 +84,8 @@ def _of_token(layer: Routed, tokens: list[str], state: Any) -> str:
             f"{name} is dropped: {listed([gate[c] for c in lost])} "
             f"{'was' if len(lost) == 1 else 'were'} full, so it goes on in the stream as it was."
         )
-    found = f"{name} goes to {listed([gate[c] for c in kept])}"
+    verb = "is taken by" if layer.choosing == "experts" else "goes to"
+    found = f"{name} {verb} {listed([gate[c] for c in kept])}"
     if lost:
         found += f"; {listed([gate[c] for c in lost])} {'was' if len(lost) == 1 else 'were'} full"
     return f"{found}."

@@ -144,7 +144,7 @@ class GraphView(BaseWidget):
 
     @property
     def communities(self) -> list[int]:
-        """Of each node the number of its community, the largest community first."""
+        """The number of each node's community, the largest community first."""
         return list(self._graph["communities"])
 
     @property

@@ -225,7 +225,7 @@ def _switchable(heads: Any, sizes: list[int]) -> list[Head]:
 
 
 def _silent(silent: Any, heads: Sequence[Head]) -> list[list[int]]:
-    """Those of the switches that are silent, in order."""
+    """The switches that are silent, in order."""
     wanted = set(_pairs("silent", silent))
     unknown = sorted(wanted - set(heads))
     if unknown:

@@ -9,7 +9,7 @@ from attnlab_widgets.messages import aside
 
 
 def row_layout() -> widgets.Layout:
-    """Of controls in a row that wraps where there is no room."""
+    """Lays controls out in a row that wraps where there is no room."""
     return widgets.Layout(
         flex_flow="row wrap", align_items="center", grid_gap="4px 14px", width="100%"
     )

@@ -27,7 +27,7 @@ import torch
 import traitlets
 from torch import nn
 
-from attnlab.catalog import card, cards
+from attnlab.catalog import TITLES, card, cards
 from attnlab.core.card import Card
 from attnlab.core.files import write_file
 from attnlab.core.growths import GROWTHS
@@ -38,11 +38,12 @@ from attnlab.measure.costs import Layer, counted
 from attnlab.measure.fit import fit
 from attnlab.measure.subject import OwnLayer, subject
 from attnlab.models.mixers import built
-from attnlab_widgets import cost_formulas
+from attnlab_widgets import cost_formulas, survey_parts
 from attnlab_widgets.background import Latest
 from attnlab_widgets.base import STATIC, BaseWidget, Choice
 from attnlab_widgets.card_maps import links
 from attnlab_widgets.survey_picture import picture
+from attnlab_widgets.wall_around import SHELVES
 from attnlab_widgets.wall_cards import growth
 
 STORED = Path(__file__).parent / "survey.json"
@@ -69,7 +70,8 @@ class Survey(BaseWidget):
 
     ``order`` is one of "name", "year", "family", "claimed", "counted", "measured", "decodes",
     ``down`` whether the largest comes first, ``family`` and ``search`` a filter; all can be read
-    and set. ``rows`` are the numbers as a list of dicts, ``check`` counts a row again and tries
+    and set. ``shelf`` is "mechanisms" or a role of the other shelves ("feed", "join", "depth",
+    "objective", "compress"), whose pages stand with what their cards claim. ``rows`` are the numbers as a list of dicts, ``check`` counts a row again and tries
     whether it decodes, ``time`` times it too, in the background; ``wait`` waits for both. ``add``
     gives a mechanism of your own a row, which is counted and tried like all others.
 
@@ -83,6 +85,8 @@ class Survey(BaseWidget):
     down = traitlets.Bool(False).tag(sync=True)
     family = traitlets.Unicode("").tag(sync=True)
     search = traitlets.Unicode("").tag(sync=True)
+    shelf = Choice(SHELVES, "mechanisms").tag(sync=True)
+    _parts: Any = traitlets.List().tag(sync=True)
     _rows: Any = traitlets.List().tag(sync=True)
     _busy: Any = traitlets.List().tag(sync=True)
     _machine = traitlets.Unicode("").tag(sync=True)
@@ -99,6 +103,7 @@ class Survey(BaseWidget):
             if row["counted"] is None:
                 self._ask(row["name"], "count")
         self.on_msg(self._told)
+        self.observe(lambda _: self._tell_parts(), ["shelf"])
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -145,6 +150,11 @@ class Survey(BaseWidget):
         """Wait until what was asked for is checked; False if that took longer than ``timeout``."""
         return self._worker.settle(timeout)
 
+    def _tell_parts(self) -> None:
+        """Of the other shelves, once somebody looks at one."""
+        if self.shelf != "mechanisms" and not self._parts:
+            self._parts = survey_parts.rows()
+
     def close(self) -> None:
         if "_worker" in vars(self):  # not where the arguments were refused
             self._worker.close()
@@ -152,6 +162,8 @@ class Survey(BaseWidget):
 
     def description(self) -> str:
         """What is seen, in sentences."""
+        if self.shelf != "mechanisms":
+            return f"{TITLES[self.shelf]}. {len(self.shown())} pages with what their cards claim."
         able = sum(row["decodes"] is True for row in self._rows)
         return (
             f"{len(self._rows)} mechanisms with the growth that their cards claim, the exponents "
@@ -164,6 +176,8 @@ class Survey(BaseWidget):
 
     def shown(self) -> list[dict[str, Any]]:
         """The rows that pass the filter, in order, as ``arranged`` of ``lib/survey.js``."""
+        if self.shelf != "mechanisms":
+            return survey_parts.shown(self._parts, self)
         words = self.search.casefold()
         kept = [
             row
@@ -213,7 +227,8 @@ class Survey(BaseWidget):
             self._ask(name, "time" if content.get("kind") == "time" else "check")
 
     def _saved_state(self) -> dict[str, Any]:
-        return {**super()._saved_state(), "_live": False, "_busy": []}
+        told = {"_live": False, "_busy": [], "_parts": survey_parts.rows()}
+        return {**super()._saved_state(), **told}
 
 
 _KEYS = {order: {"name": "title", "claimed": "formula"}.get(order, order) for order in ORDERS}
@@ -304,7 +319,7 @@ def _layer(one: Card | Own) -> Layer:
 
 
 def _counted(one: Card | Own) -> float:
-    """Of the FLOPs of the mixing; of its element-wise work where it has no products."""
+    """The order of the FLOPs of the mixing; of its element-wise work where it has no products."""
     costs = [counted(_layer(one), n) for n in COUNTED]
     counts = [cost.mixing_flops or cost.elements_written for cost in costs]
     return round(fit(COUNTED, counts).slope, 3)

@@ -3,10 +3,12 @@
 import textwrap
 from typing import Any
 
+from attnlab.catalog import TITLES
 from attnlab.figures.drawing import Drawing
-from attnlab.figures.theme import THEMES
+from attnlab.figures.theme import THEMES, Theme
 
 _WIDE, _TOP, _ROWS, _MARGIN = 900, 66, 660, 20
+_PAGE = 250  # the column of the page
 _MOST = 30  # rows of a picture that is sharp within the bytes of a still
 _COLUMNS = {
     "mechanism": 0, "year": 268, "family": 318, "claims": 402, "formula": 500, "counted": 572,
@@ -17,6 +19,8 @@ _COLUMNS = {
 def picture(survey: Any) -> Drawing:
     """The table; under it, on what machine the times were taken."""
     theme = THEMES[survey.theme]
+    if survey.shelf != "mechanisms":
+        return _of_parts(survey, theme)
     rows = survey.shown()[:_MOST]
     left = len(survey.shown()) - len(rows)
     row_high = min(19, _ROWS // max(1, len(rows)))
@@ -36,6 +40,31 @@ def picture(survey: Any) -> Drawing:
     note += f" Times: {survey._machine}." if survey._machine else ""
     drawing.text(note, _MARGIN, _TOP + row_high * len(rows) + 16, size=11, quiet=True)
     return drawing
+
+
+def _of_parts(survey: Any, theme: Theme) -> Drawing:
+    """The pages of another shelf with what they claim."""
+    rows = survey.shown()[:_MOST]
+    labels = [label for label, _ in rows[0]["claims"]] if rows else []
+    wide = (_WIDE - 2 * _MARGIN - _PAGE) / max(1, len(labels))
+    letters = int(wide / 6.4)
+    drawing = Drawing(_WIDE, _TOP + 19 * len(rows) + 20, theme)
+    drawing.text(TITLES[survey.shelf], _MARGIN, 24, bold=True, size=14)
+    for at, label in enumerate(("page", *labels)):
+        x = _MARGIN + (at > 0) * (_PAGE + (at - 1) * wide)
+        drawing.text(_short(label, letters), x, _TOP - 14, size=11, bold=True)
+    for at, row in enumerate(rows):
+        y = _TOP + 19 * at
+        drawing.line([(_MARGIN, y - 1.5), (_WIDE - _MARGIN, y - 1.5)], theme.grid)
+        drawing.text(_short(f"{row['title']}, {row['year']}", 36), _MARGIN, y + 8, size=11)
+        for place, (_, text) in enumerate(row["claims"]):
+            x = _MARGIN + _PAGE + place * wide
+            drawing.text(_short(text, letters), x, y + 8, size=11)
+    return drawing
+
+
+def _short(text: str, letters: int) -> str:
+    return text if len(text) <= letters else f"{text[: letters - 1].rstrip()}…"
 
 
 def cells(row: dict[str, Any]) -> dict[str, str]:

@@ -54,7 +54,7 @@ def picture(question: Asked, theme: str) -> Drawing:
 
 
 def _shown(question: Asked, part: str, most: int) -> list[int]:
-    """Those with the highest scores, and the answer's, in their own order."""
+    """The cells with the highest scores, and the answer's, in their own order."""
     scores, answer = question[part], question["answer"]
     right = None if answer is None else answer[0 if part == "rows" else 1]
     order = sorted(range(len(scores)), key=lambda at: (at != right, -scores[at]))

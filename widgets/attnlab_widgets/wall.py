@@ -113,7 +113,7 @@ class Wall(BaseWidget):
         self._compute(self.weights, self.causal, self._shown)
 
     def _tell_around(self) -> None:
-        """Of the other shelves, once somebody looks at one."""
+        """The tiles of the other shelves, once somebody looks at one."""
         if self.shelf != "mechanisms" and not self._around:
             self._around = _deflated(self._pages)
 

@@ -18,7 +18,7 @@ import { tokenStrip } from "./parts/token_strip.js";
 
 const TRAITS = ["token", "layer", "capacity", "placed"];
 const QUIET = 700; // milliseconds without a change after which the state is read out
-const HELP = `A router gives each token a probability for every expert and sends it to the most probable one, or to several. A token has the colour of its expert; where it has several, each part of it is as wide as that expert's gate. The small number is the expert of its first choice.
+const HELP = `A router gives each token a probability for every expert and sends it to the most probable one, or to several. A token has the colour of its expert; where it has several, each part of it is as wide as that expert's gate. The small number is the expert with the largest gate.
 
 Each expert has room for a number of tokens, its capacity. Its bar fills in the order in which choices are placed: all first choices in the order of the text, then all second ones. A choice that finds its expert full is dropped and hatched. A token without any expert is not lost: the layer adds nothing to it, and it goes on in the stream as it was.
 
@@ -58,9 +58,9 @@ function render({ model, el: host }) {
 
   function look(i) {
     const choices = study.choices(i);
-    const [first] = choices;
+    const first = choices.reduce((best, one) => (best && best.gate >= one.gate ? best : one), null);
     const parts = choices.map(({ expert, lost, waiting }) => `expert ${expert}${waiting ? ", not placed yet" : lost ? ", dropped" : ""}`);
-    return { name: choices.some(({ waiting }) => waiting) ? "ex-waiting" : "", ground: background(choices, view), mark: first ? String(first.expert) : "–", label: `token ${i} ${study.tokens[i]}: ${parts.join("; ") || "no expert"}` };
+    return { name: choices.length && choices.every(({ waiting }) => waiting) ? "ex-waiting" : "", ground: background(choices, view), mark: first ? String(first.expert) : "–", label: `token ${i} ${study.tokens[i]}: ${parts.join("; ") || "no expert"}` };
   }
 
   let reading = null;

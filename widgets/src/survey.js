@@ -2,13 +2,13 @@
 import barStyle from "./parts/bar.css";
 import base from "./parts/base.css";
 import style from "./survey.css";
-import { arranged, power, within } from "./lib/survey.js";
+import { arranged, arrangedParts, power, within } from "./lib/survey.js";
 import { bar } from "./parts/bar.js";
 import { button, choice, el, labelled } from "./parts/dom.js";
 import { live, viewOf } from "./parts/lifecycle.js";
 import { mountPage } from "./parts/page.js";
 
-const TRAITS = ["order", "down", "family", "search", "_rows", "_busy", "_machine", "_live"];
+const TRAITS = ["order", "down", "family", "search", "shelf", "_parts", "_rows", "_busy", "_machine", "_live"];
 const COLUMNS = [
   ["name", "mechanism", "Its page is linked"],
   ["year", "year", "Of the paper"],
@@ -21,6 +21,7 @@ const COLUMNS = [
   [null, "lesson", "Where it is taught"],
   [null, "check", "Count it again and try whether it decodes; time it"],
 ];
+const SHELVES = [["mechanisms", "mechanisms"], ["feed", "feed-forward layers"], ["join", "joins"], ["depth", "depth"], ["objective", "objectives"], ["compress", "compression"]];
 const HELP = `The table of "Efficient Transformers: A Survey" says what papers state. Here a row can be checked: its FLOPs are counted again, and its causal layer must give the first tokens the same outputs whatever follows them.
 
 Counted are the FLOPs of the mixing alone, at width 256 with 4 heads. Timed is the whole layer, whose projections cost the same for every token: they hold the measured exponent near 1 as long as the mixing is the smaller part.
@@ -36,16 +37,20 @@ function render({ model, el: host }) {
     model.save_changes();
   };
   const family = choice("Family", "family", [], (value) => set({ family: value }));
+  const shelf = choice("Show", "shelf", SHELVES, (value) => set({ shelf: value }));
   const search = el("input", { type: "search", class: "sv-search", testid: "search", oninput: () => set({ search: search.value }) });
   const count = el("span", { class: "av-quiet", testid: "count", role: "status" });
-  const { node } = bar({ frequent: [family.node, labelled("Find", search), count], help: HELP, label: "Which mechanisms" });
+  const { node } = bar({ frequent: [shelf.node, family.node, labelled("Find", search), count], help: HELP, label: "Which mechanisms" });
   const heads = COLUMNS.map(([order, text, title]) => {
     const sort = order && button({ class: "sv-sort", text, title, testid: `sort-${order}`, onclick: () => set(get("order") === order ? { down: !get("down") } : { order, down: false }) });
     return el("th", { scope: "col", title }, sort ?? text);
   });
   const body = el("tbody", { testid: "rows" });
   const table = el("table", {}, el("thead", {}, el("tr", {}, ...heads)), body);
-  const frame = el("div", { class: "sv-frame", tabindex: "0", role: "region", "aria-label": "The table" }, table);
+  const partHead = el("tr");
+  const partBody = el("tbody", { testid: "parts" });
+  const parts = el("table", { hidden: true }, el("thead", {}, partHead), partBody);
+  const frame = el("div", { class: "sv-frame", tabindex: "0", role: "region", "aria-label": "The table" }, table, parts);
   const said = el("p", { class: "sv-said", testid: "said", "aria-live": "polite" });
   const machine = el("p", { class: "av-quiet av-hint", testid: "machine" });
   root.append(el("style", { text: base + barStyle + style }), node, frame, said, machine);
@@ -81,8 +86,39 @@ function render({ model, el: host }) {
     );
   }
 
+  const sorting = (order, text) => button({ class: "sv-sort", text, testid: `part-${order}`, onclick: () => set(get("order") === order ? { down: !get("down") } : { order, down: false }) });
+
+  function drawParts(state) {
+    const rows = arrangedParts([...state._parts], state);
+    const labels = rows.length ? rows[0].claims.map(([label]) => label) : [];
+    const names = [sorting("name", "page"), sorting("year", "year"), ...labels, "forms", "lesson"];
+    partHead.replaceChildren(...names.map((name) => el("th", { scope: "col" }, name)));
+    partBody.replaceChildren(...rows.map((row) => el(
+      "tr",
+      { "data-name": row.name },
+      el("th", { scope: "row" }, link(row.page, row.title)),
+      el("td", { text: String(row.year) }),
+      ...row.claims.map(([, text]) => el("td", { class: "sv-claim", text })),
+      el("td", { text: row.forms }),
+      el("td", {}, link(row.lesson, row.lesson?.[1].split(" ")[1] ?? "–")),
+    )));
+    count.textContent = `${rows.length} page${rows.length === 1 ? "" : "s"}`;
+    said.textContent = state._parts.length ? "What each card claims; every claim is a test." : "These rows are on their way. In a notebook that was opened and not run, run the cell first.";
+    machine.textContent = "";
+  }
+
   function draw() {
     const state = Object.fromEntries(TRAITS.map((name) => [name, get(name)]));
+    const others = state.shelf !== "mechanisms";
+    shelf.select.value = state.shelf;
+    parts.hidden = !others;
+    table.hidden = others;
+    family.node.hidden = others;
+    if (search.value !== state.search) search.value = state.search;
+    if (others) {
+      drawParts(state);
+      return;
+    }
     const rows = arranged([...state._rows], state);
     const focused = root.contains(document.activeElement) ? document.activeElement.dataset.testid : null;
     body.replaceChildren(...rows.map(line));
@@ -96,7 +132,6 @@ function render({ model, el: host }) {
       family.select.replaceChildren(...["", ...families].map((name) => el("option", { value: name, text: name || "all" })));
     }
     family.select.value = state.family;
-    if (search.value !== state.search) search.value = state.search;
     count.textContent = `${rows.length} of ${state._rows.length} mechanisms`;
     const found = state._rows.find(({ name }) => name === last);
     if (found?.checked && !state._busy.includes(last)) said.textContent = `${found.title}. ${found.checked}`;

@@ -135,7 +135,9 @@ class _Equilibrium(torch.autograd.Function):
 
         def step(z: Tensor) -> Tensor:
             with next(again, None) or ctx.settings.again():  # one dropout mask for all steps
-                return note("states", x + added(z, layers))
+                new = note("states", x + added(z, layers))
+            note("residual", lambda: _residuals(new, new - z))
+            return new
 
         z = anderson(step, x, options)
         ctx.save_for_backward(z)
@@ -286,7 +288,7 @@ CARD = Card(
     claims=Depth(kept=2 * x, parameters=L * p, equals="a fixed point of the layers"),
     options=Solver,
     build=Equilibrium,
-    notes={"implicit": ("states",)},
+    notes={"implicit": ("states", "residual")},
     variants=({"tolerance": 1e-12, "most_steps": 1000},),
     aliases=("deq", "deep_equilibrium"),
 )

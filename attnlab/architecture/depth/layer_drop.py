@@ -111,4 +111,16 @@ CARD = Card(
     claims=Depth(kept=L * a, parameters=L * p, equals="the loop over the layers"),
     build=LayerDrop,
     aliases=("layerdrop",),
+    demo="""
+    >>> ran = []
+    >>> layers = [lambda x, number=number: ran.append(number) or x for number in range(1, 9)]
+    >>> way = attnlab.build("layer_drop", layers=8, p=0.5)
+    >>> _ = way.eval()(torch.zeros(1, 5, 8), layers)
+    >>> ran  # all of them, in evaluation
+    [1, 2, 3, 4, 5, 6, 7, 8]
+    >>> ran.clear()
+    >>> _ = [way.train()(torch.zeros(1, 5, 8), layers) for _ in range(500)]
+    >>> abs(len(ran) / 500 - 4) < 0.5  # half of them, in the mean
+    True
+    """,
 )

@@ -83,5 +83,14 @@ CARD = Card(
     forms=FORMS,
     claims=Depth(kept=L * a, parameters=p, equals="the loop over the layers"),
     build=Shared,
-    aliases=("albert",),
+    aliases=("cross_layer_sharing",),
+    demo="""
+    >>> plain = attnlab.TinyTransformer(50, dim=32, layers=6)
+    >>> shared = attnlab.TinyTransformer(50, dim=32, layers=6, depth="shared")
+    >>> count = lambda model: sum(p.numel() for p in model.decoder.blocks.parameters())
+    >>> count(plain) / count(shared)
+    6.0
+    >>> len({id(block) for block in shared.decoder.blocks})  # one block, applied six times
+    1
+    """,
 )

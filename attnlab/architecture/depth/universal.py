@@ -42,7 +42,7 @@ sections 2.1, 2.2 and the appendix. Graves, Adaptive Computation Time for Recurr
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -155,12 +155,10 @@ class Universal(Way):
         return self._until_halted(x, layers, to_the_end=True).results
 
     def _until_halted(self, x: Tensor, layers: Sequence[Layer], *, to_the_end: bool) -> Halted:
-        chosen: dict[str, Any] = {
-            "epsilon": self.epsilon,
-            "listing": self.listing,
-            "to_the_end": to_the_end,
-        }
-        return until_halted(x, layers, self._probability, **chosen)
+        return until_halted(
+            x, layers, self._probability,
+            epsilon=self.epsilon, listing=self.listing, to_the_end=to_the_end,
+        )  # fmt: skip
 
     def _probability(self, x: Tensor) -> Tensor:
         assert self.unit is not None
@@ -192,4 +190,19 @@ CARD = Card(
     notes={"naive": ("states",)},
     variants=({"act": True},),
     aliases=("universal_transformer",),
+    demo="""
+    >>> options = {"act": True, "epsilon": 0.2}
+    >>> steps = {}
+    >>> for bias in (-3.0, 0.0, 3.0):  # of the unit that says when a token halts
+    ...     model = attnlab.TinyTransformer(
+    ...         50, dim=32, layers=6, positions="none", depth="universal", depth_options=options
+    ...     )
+    ...     _ = model.decoder.depth.unit.weight.data.zero_()
+    ...     _ = model.decoder.depth.unit.bias.data.fill_(bias)
+    ...     with attnlab.core.probe.record() as notes:
+    ...         _ = model(torch.arange(5)[None])
+    ...     steps[bias] = notes.last("halted").tolist()[0]
+    >>> steps
+    {-3.0: [6, 6, 6, 6, 6], 0.0: [2, 2, 2, 2, 2], 3.0: [1, 1, 1, 1, 1]}
+    """,
 )

@@ -165,4 +165,12 @@ CARD = Card(
     options=ExpertChoiceOptions,
     notes=dict.fromkeys(FORMS, SEEN),
     variants=({"experts": 3, "capacity": 0.5}, {"experts": 2, "capacity": 1.0, "hidden": 13}),
+    demo="""
+    >>> from attnlab.core.probe import record
+    >>> layer = attnlab.build("expert_choice", dim=64, experts=4)
+    >>> with record() as notes:
+    ...     y = layer(torch.randn(1, 32, 64))
+    >>> notes.last("load").tolist()  # each expert takes as many of the 32 tokens
+    [[16, 16, 16, 16]]
+    """,
 )

@@ -120,4 +120,12 @@ CARD = Card(
         *({"gate": gate} for gate in ("sigmoid", "relu", "gelu", "none")),
     ),
     aliases=("swiglu",),
+    demo="""
+    >>> layer = attnlab.build("gated", dim=64)
+    >>> sum(p.numel() for p in layer.parameters())  # three matrices; an MLP's two have as many
+    32640
+    >>> closed = torch.nn.init.zeros_(layer.opens.weight)
+    >>> layer(torch.randn(1, 5, 64)).abs().max().item()  # a closed gate lets nothing pass
+    0.0
+    """,
 )

@@ -189,4 +189,15 @@ CARD = Card(
         {"experts": 17, "capacity": None, "evaluation_capacity": None},
     ),
     aliases=("top_2_experts",),
+    demo="""
+    >>> from attnlab.core.probe import record
+    >>> layer = attnlab.build("gshard", dim=64, experts=4).eval()
+    >>> with record() as notes:
+    ...     y = layer(torch.randn(1, 32, 64))
+    >>> notes.last("chosen").shape  # two experts for each of 32 tokens
+    torch.Size([1, 32, 2])
+    >>> placed, dropped = notes.last("load").sum(), notes.last("dropped").sum()
+    >>> (placed + dropped == (notes.last("chosen") >= 0).sum()).item()
+    True
+    """,
 )

@@ -159,4 +159,12 @@ CARD = Card(
     notes=dict.fromkeys(FORMS, SEEN),
     variants=({"split": (3,)}, {"split": (0,)}, {"split": (2, 5), "hidden": 13}),
     aliases=("vlmo", "multiway"),
+    demo="""
+    >>> from attnlab.core.probe import record
+    >>> layer = attnlab.build("modality_experts", dim=64, split=(3,))
+    >>> with record() as notes:
+    ...     y = layer(torch.randn(1, 5, 64))  # three tokens of a text, two of an image
+    >>> notes.last("experts").flatten().tolist()
+    [0, 0, 0, 1, 1]
+    """,
 )

@@ -180,4 +180,13 @@ CARD = Card(
     build=ProductKeys,
     variants=({"keys": 5, "top": 25, "queries": 3}, {"keys": 11, "top": 1, "width": 7}),
     aliases=("pkm",),
+    demo="""
+    >>> layer = attnlab.build("product_keys", dim=64, keys=32, top=8, queries=2)
+    >>> len(layer.contract.weight)  # values, of which a query compares 2 × 32 half keys
+    1024
+    >>> layer(torch.randn(1, 1, 64)).sum().backward()
+    >>> read = (layer.contract.weight.grad != 0).any(-1).sum().item()
+    >>> 8 <= read <= 16  # at most eight for each of the two queries
+    True
+    """,
 )

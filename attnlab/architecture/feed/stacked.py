@@ -114,4 +114,10 @@ CARD = Card(
     build=Stacked,
     variants=({"hidden": 13, "stacks": 3}, {"stacks": 1}),
     aliases=("stacked_feed_forward",),
+    demo="""
+    >>> def parameters(name):
+    ...     return sum(p.numel() for p in attnlab.build(name, dim=64).parameters())
+    >>> parameters("stacked"), parameters("mlp")  # four narrow layers are as large as a wide one
+    (33280, 33088)
+    """,
 )

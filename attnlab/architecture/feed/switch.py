@@ -178,4 +178,14 @@ CARD = Card(
         {"experts": 17, "capacity": None, "evaluation_capacity": None},
     ),
     aliases=("switch_transformer", "mixture_of_experts"),
+    demo="""
+    >>> from attnlab.core.probe import record
+    >>> layer = attnlab.build("switch", dim=64, experts=4, evaluation_capacity=0.5).eval()
+    >>> with record() as notes:
+    ...     y = layer(torch.randn(1, 32, 64))
+    >>> notes.last("load").max().item() <= 4  # half of the even share of 32 tokens
+    True
+    >>> (y == 0).all(-1).sum().item() == notes.last("dropped").sum().item() > 0
+    True
+    """,
 )

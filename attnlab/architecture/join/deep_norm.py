@@ -131,4 +131,14 @@ CARD = Card(
     build=DeepNorm,
     variants=({"norm": "rms_norm"}, {"norm": "no_norm"}),
     aliases=("deepnorm", "deepnet"),
+    demo="""
+    >>> join = attnlab.build("deep_norm", dim=64, layers=100)
+    >>> round(join.alpha, 2)  # the fourth root of 200
+    3.76
+    >>> x = torch.randn(4, 100, 64)
+    >>> for _ in range(100):  # sublayers that add noise of variance 1
+    ...     x = join(x, torch.randn_like)
+    >>> round(x.var().item(), 2)
+    1.0
+    """,
 )

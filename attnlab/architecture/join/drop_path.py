@@ -112,4 +112,13 @@ CARD = Card(
     build=DropPath,
     variants=({"norm": "rms_norm", "rate": 0.5}, {"norm": "no_norm", "shrink": False}),
     aliases=("stochastic_depth",),
+    demo="""
+    >>> join = attnlab.build("drop_path", dim=8, rate=0.5).train()
+    >>> x = torch.randn(1000, 1, 8)
+    >>> same = (join(x, torch.ones_like) == x).all(-1).float().mean().item()
+    >>> 0.4 < same < 0.6  # of half of the sequences the sublayer is left out
+    True
+    >>> (join.eval()(x, torch.ones_like) == x).any().item()
+    False
+    """,
 )

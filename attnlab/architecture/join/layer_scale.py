@@ -115,4 +115,9 @@ CARD = Card(
     build=LayerScale,
     variants=({"norm": "rms_norm"}, {"norm": "no_norm", "epsilon": 0.1}),
     aliases=("layerscale",),
+    demo="""
+    >>> join, x = attnlab.build("layer_scale", dim=64, epsilon=1e-4), torch.randn(1, 10, 64)
+    >>> (join(x, torch.ones_like) - x).abs().max().item() < 2e-4  # nearly nothing is added
+    True
+    """,
 )

@@ -78,4 +78,12 @@ CARD = Card(
     claims=Join(variance=sympy.Integer(1), gradient=sympy.Integer(1), around=sympy.Integer(1)),
     build=ReZero,
     aliases=("re_zero",),
+    demo="""
+    >>> join, x = attnlab.build("rezero"), torch.randn(1, 10, 64)
+    >>> torch.equal(join(x, torch.randn_like), x)  # before training nothing is added
+    True
+    >>> join(x, torch.ones_like).sum().backward()
+    >>> join.alpha.grad.item()  # but what is added can grow: one for each of 640 numbers
+    640.0
+    """,
 )

@@ -138,4 +138,12 @@ CARD = Card(
     build=SubLN,
     variants=({"norm": "rms_norm"}, {"norm": "no_norm"}),
     aliases=("magneto",),
+    demo="""
+    >>> join, layer = attnlab.build("sub_ln", dim=64, layers=12), attnlab.build("mlp", dim=64)
+    >>> join.prepare(layer)
+    >>> [type(part).__name__ for part in layer.contract.children()]  # a norm in front
+    ['LayerNorm', 'Linear']
+    >>> round(join.gain, 2)  # √log 24
+    1.78
+    """,
 )

@@ -114,7 +114,9 @@ class Pattern(ABC):
         n, m = _lengths(n, m)
         _refuse_too_large(n, m)  # before what is drawn for so many positions
         self.refuse_misfit(m)
-        return self.sized(m).block(range(m - n, m), range(m), device)
+        device = check_device(device)
+        i, j = (torch.arange(first, m, device=device) for first in (m - n, 0))
+        return self.sized(m)._mask(i, j)
 
     def block(
         self, rows: range, columns: range, device: torch.device | str | None = None
@@ -126,8 +128,13 @@ class Pattern(ABC):
         _refuse_too_large(len(rows), len(columns))
         i = torch.arange(rows.start, rows.stop, rows.step, device=device)
         j = torch.arange(columns.start, columns.stop, columns.step, device=device)
+        return self._mask(i, j)
+
+    def _mask(self, i: Tensor, j: Tensor) -> Bool[Tensor, "... n m"]:
+        """The mask of the pairs of positions; their number may be any while a program is exported,
+        so that it is never asked for as an ``int``."""
         allowed = self.allows(i[:, None], j[None, :])
-        return allowed.expand(*allowed.shape[:-2], len(rows), len(columns))
+        return allowed.expand(*allowed.shape[:-2], i.shape[0], j.shape[0])
 
     def causal(self) -> "Pattern":
         """The allowed pairs with j ≤ i: no key after the query's own position."""

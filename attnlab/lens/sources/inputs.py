@@ -38,7 +38,7 @@ class Inputs:
 
     @property
     def source(self) -> Tensor | None:
-        """Those that the encoder reads."""
+        """The tokens that the encoder reads."""
         return self._ids("input_ids", "source") if self.two_sided else None
 
     @property

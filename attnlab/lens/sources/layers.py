@@ -285,7 +285,7 @@ _NOT_COMPUTED = (
 
 
 def _patterns(cache: Any) -> list[Call]:
-    """Of a cache: the weights of each `hook_pattern`, and the values of the `hook_v` beside it."""
+    """The weights of each `hook_pattern` of a cache, and the values of the `hook_v` beside it."""
     found: list[Call] = []
     for key in _keys(cache):
         name = _PATTERN.sub("", key) if isinstance(key, str) else key

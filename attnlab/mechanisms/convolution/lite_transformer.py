@@ -139,7 +139,7 @@ class Halves(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """That of the first half: its device and dtype are the module's."""
+        """The weight of the first half: its device and dtype are the module's."""
         return self.first.weight
 
     def forward(self, x: Tensor) -> Tensor:

@@ -101,7 +101,7 @@ def naive(
 
 
 def _distances(n: int, m: int, causal: bool, device: torch.device) -> Tensor:
-    """Those that queries, the last n of m positions, have to their keys, in descending order."""
+    """The distances from queries, the last n of m positions, to their keys, in descending order."""
     return torch.arange(m - 1, -1 if causal else -n, -1, device=device)
 
 

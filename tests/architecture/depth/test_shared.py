@@ -59,6 +59,16 @@ def test_the_set_of_a_layer_is_the_floor_of_l_times_groups_over_layers() -> None
 
 
 @pytest.mark.parametrize("shared", SHARED, ids=str)
+def test_sublayers_of_one_set_are_one_module_and_have_one_join(shared: dict[str, Any]) -> None:
+    stack: Any = model(shared).decoder
+    sets = stack.depth.sets(LAYERS)
+    for part, numbers in (("attention", sets.attention), ("feed_forward", sets.feed)):
+        for name in (part, f"{part}_residual"):
+            found = [id(getattr(block, name)) for block in stack.blocks]
+            assert [found.index(one) for one in found] == [numbers.index(one) for one in numbers]
+
+
+@pytest.mark.parametrize("shared", SHARED, ids=str)
 def test_the_gradient_of_a_set_is_the_sum_of_those_of_its_layers(shared: dict[str, Any]) -> None:
     ours = model(shared)
     plain = unshared(ours)

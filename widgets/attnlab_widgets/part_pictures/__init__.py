@@ -14,7 +14,7 @@ from attnlab.core.card import Card
 from attnlab.figures.svg import image
 from attnlab.figures.theme import DARK, LIGHT, Theme
 from attnlab_widgets.part_pictures import compress, depth, feed, join, objective
-from attnlab_widgets.part_pictures.sketch import Sketch
+from attnlab_widgets.part_pictures.sketch import Sketch, claimed
 
 ROLES = {
     "feed": feed.draw,
@@ -30,8 +30,8 @@ THUMBNAIL = 150
 CAPTIONS = {
     "feed": "The pictures show which hidden units or experts the tokens of one text reach in a "
     "fresh layer.",
-    "join": "The pictures show the variance of the stream and the norm of the gradient over 64 "
-    "sublayers, before training.",
+    "join": "The pictures show the variance of the stream and the norm of the gradient by layer, "
+    "before training.",
     "depth": "The pictures show layers in the order in which they run; blue is what the forward "
     "pass keeps for the backward pass.",
     "objective": "The pictures show one text as the model reads it; below a token stands what it "
@@ -41,12 +41,21 @@ CAPTIONS = {
 
 
 def sketch(card: Card, theme: Theme = LIGHT) -> Sketch | None:
-    """The picture of a page of another shelf; None of a card that mixes positions."""
-    return _drawn(card.name, theme) if card.role in ROLES else None
+    """The picture of a page of another shelf; None of a card that mixes positions.
+
+    Where the picture of its role cannot be drawn, it says what the card claims.
+    """
+    if card.role not in ROLES:
+        return None
+    try:
+        return drawn(card.name, theme)
+    except Exception:  # of whatever page: a table of cards is shown all the same
+        return claimed(card, theme)
 
 
 @remembered
-def _drawn(name: str, theme: Theme) -> Sketch:
+def drawn(name: str, theme: Theme) -> Sketch:
+    """The picture of the role of this page."""
     card = catalog.card(name)
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.manual_seed(0)

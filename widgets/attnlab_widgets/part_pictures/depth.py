@@ -5,7 +5,7 @@ beside what the same layers save in the plain loop.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -20,23 +20,37 @@ from attnlab.figures.drawing import Drawing
 from attnlab.figures.theme import SERIES, Theme
 from attnlab_widgets.part_pictures.sketch import SMALL, WIDE, Sketch, counted, sheet
 
-LAYERS, MOST = 6, 8
+LAYERS, MOST, DRAWS = 6, 12, 8
 ROWS, N, DIM = 1, 5, 8
-_TOP, _TALL, _SIDE = 42, 36, 30
+HALVES = ("s", "f")
+"""The sublayers of a layer: self-attention and the feed-forward layer."""
+_TOP, _TALL, _SIDE, _END = 42, 36, 30, 17.0
+
+
+class Call(NamedTuple):
+    """A layer that ran, or one of its ``HALVES``; layers of one ``weights`` share parameters."""
+
+    layer: int
+    half: str
+    weights: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        return self.half or str(self.layer + 1)
 
 
 class Book:
     """Calls of layers in their order, and what was saved: inside each call, and before it."""
 
     def __init__(self) -> None:
-        self.calls: list[int] = []
+        self.calls: list[Call] = []
         self.inside: list[int] = []
         self.before: list[int] = [0]
         self.open = False
         self._seen: dict[int, Tensor] = {}
 
-    def begin(self, layer: int) -> None:
-        self.calls.append(layer)
+    def begin(self, call: Call) -> None:
+        self.calls.append(call)
         self.inside.append(0)
         self.before.append(0)
         self.open = True
@@ -52,20 +66,46 @@ class Book:
             kept[-1] += saved.numel()
         return saved
 
+    def skipped(self) -> list[int]:
+        """The layers that did not run, where the others ran once and in their order."""
+        ran = [call.layer for call in self.calls]
+        once = ran == sorted({*ran}) and not any(call.half for call in self.calls)
+        return [layer for layer in range(LAYERS) if layer not in ran] if once and ran else []
+
+    def with_gaps(self) -> None:
+        """Put the layers that did not run in their places."""
+        for layer in self.skipped():
+            self.calls.insert(layer, Call(layer, "", ()))
+            self.inside.insert(layer, 0)
+            self.before.insert(layer, 0)
+
+    def in_layers(self) -> None:
+        """Put the halves of layers together, where they run in the usual order."""
+        halves = [(call.layer, call.half) for call in self.calls]
+        usual = [(layer, half) for layer in range(len(halves) // 2) for half in HALVES]
+        if not halves or halves != usual:
+            return
+        self.calls = [call._replace(half="") for call in self.calls[::2]]
+        self.inside = [sum(self.inside[at : at + 2]) for at in range(0, len(halves), 2)]
+        between = self.before[1:-1:2]
+        self.inside = [a + b for a, b in zip(self.inside, between, strict=True)]
+        self.before = [*self.before[:-1:2], self.before[-1]]
+
 
 class Layer(nn.Module):
     """Two branches on the stream, as a depth sees a layer."""
 
     padding = None
+    start = 0
 
-    def __init__(self, number: int, book: Book) -> None:
+    def __init__(self, number: int, book: Book, weights: tuple[int, ...]) -> None:
         super().__init__()
-        self.number, self.book = number, book
-        made = [nn.Parameter(0.2 * torch.randn(DIM, DIM)) for _ in range(2)]
+        self.number, self.book, self.weights = number, book, weights
+        made = [nn.Parameter(0.2 * torch.randn(DIM, DIM)) for _ in HALVES]
         self.matrices = nn.ParameterList(made)
 
     def forward(self, x: Tensor) -> Tensor:
-        self.book.begin(self.number)
+        self.book.begin(Call(self.number, "", self.weights))
         for matrix in self.matrices:
             x = x + torch.tanh(x @ matrix)
         self.book.end()
@@ -73,27 +113,45 @@ class Layer(nn.Module):
 
     @property
     def branches(self) -> Sequence[Branch]:
-        return [Branch(self._attend, (self.matrices[0],)), Branch(self._feed, (self.matrices[1],))]
+        return [self._branch(half) for half in HALVES]
 
-    def _attend(self, x: Tensor) -> Tensor:
-        self.book.begin(self.number)
-        out = torch.tanh(x @ self.matrices[0])
-        self.book.end()
-        return out
+    def _branch(self, half: str) -> Branch:
+        matrix = self.matrices[HALVES.index(half)]
 
-    def _feed(self, x: Tensor) -> Tensor:
-        return torch.tanh(x @ self.matrices[1])
+        def run(x: Tensor) -> Tensor:
+            self.book.begin(Call(self.number, half, self.weights))
+            out = torch.tanh(x @ matrix)
+            self.book.end()
+            return out
+
+        return Branch(run, (matrix,))
 
 
 def look(name: str) -> Book:
-    """One forward pass of the depth in training."""
+    """One forward pass of the depth in training; where it leaves out layers at random, one in which
+    it does."""
+    books = []
+    with torch.random.fork_rng(devices=[]):
+        for seed in range(DRAWS):
+            torch.manual_seed(seed)
+            books.append(_booked(name))
+            if books[-1].skipped():
+                return books[-1]
+    return books[0]
+
+
+def _booked(name: str) -> Book:
     book = Book()
     takes = parameters_of(catalog.card(name).build)
     given = {key: value for key, value in {"dim": DIM, "layers": LAYERS}.items() if key in takes}
-    way, layers = catalog.build(name, **given).train(), [Layer(at, book) for at in range(LAYERS)]
+    way: Any = catalog.build(name, **given).train()
+    sets = way.sets(LAYERS) if hasattr(way, "sets") else (range(LAYERS),)
+    weights = zip(*sets, strict=True)
+    layers = [Layer(at, book, shared) for at, shared in enumerate(weights)]
     x = torch.randn(ROWS, N, DIM, requires_grad=True)
     with saved_tensors_hooks(book.save, _same):
         way(x, layers)
+    book.in_layers()
     return book
 
 
@@ -104,33 +162,44 @@ def _same(saved: Tensor) -> Tensor:
 def draw(card: Card, theme: Theme) -> Sketch:
     book = look(card.name)
     whole = max(look("plain").inside)
+    words = _words(card, book, whole)
+    skipped = book.skipped()
+    book.with_gaps()
     calls = book.calls[:MOST]
-    drawing = sheet(112, theme, f"{LAYERS} layers, as they run")
-    step = (WIDE - 34) / max(len(calls), 1)
-    side = min(_SIDE, step - 12)
-    middle = _TOP + _TALL / 2
-    x = 17.0
-    for at, number in enumerate(calls):
+    halves = any(call.half for call in calls)
+    what = "sublayers: s attention, f feed-forward layer" if halves else "layers, as they run"
+    drawing = sheet(112, theme, f"{LAYERS * (1 + halves)} {what}")
+    step = (WIDE - 2 * _END) / max(len(calls), 1)
+    side = min(_SIDE, step * 0.62)
+    x, middle = _END, _TOP + _TALL / 2
+    for at, call in enumerate(calls):
         drawing.line([(x, middle), (x + step - side, middle)], theme.quiet, 1.5)
         _kept_before(drawing, x + (step - side) / 2, middle, book.before[at])
         x += step - side
-        again = number in calls[:at]
-        _box(drawing, x, side, number, book.inside[at] / whole, again)
-        if again:
-            last = max(i for i in range(at) if calls[i] == number)
-            _back(drawing, x + side / 2, x + side / 2 - (at - last) * step)
+        earlier = [i for i in range(at) if _same_weights(calls[i], call)]
+        if call.layer in skipped:
+            _gap(drawing, x, side, middle, call.name)
+        else:
+            kept = book.inside[at] / whole * (1 + halves)
+            _box(drawing, x, side, call.name, kept, bool(earlier))
+        if earlier:
+            _back(drawing, x + side / 2, x + side / 2 - (at - earlier[-1]) * step)
         x += side
-    drawing.line([(x, middle), (x + 17, middle)], theme.quiet, 1.5)
-    _kept_before(drawing, x + 9, middle, book.before[len(calls)])
+    drawing.line([(x, middle), (x + _END, middle)], theme.quiet, 1.5)
+    _kept_before(drawing, x + _END / 2, middle, book.before[len(calls)])
     if len(book.calls) > MOST:
         more = f"and so on: {len(book.calls)} calls in all"
         drawing.text(more, WIDE - 8, 12, size=SMALL, quiet=True, anchor="end")
     parts = len(drawing.parts)
     _key(drawing)
-    return Sketch(drawing, _words(card, book, whole), key=len(drawing.parts) - parts)
+    return Sketch(drawing, words, key=len(drawing.parts) - parts)
 
 
-def _box(drawing: Drawing, x: float, side: float, number: int, kept: float, again: bool) -> None:
+def _same_weights(one: Call, other: Call) -> bool:
+    return one.weights == other.weights and one.half == other.half
+
+
+def _box(drawing: Drawing, x: float, side: float, name: str, kept: float, again: bool) -> None:
     theme = drawing.theme
     drawing.box(x, _TOP, side, _TALL, theme.panel)
     full = _TALL * min(kept, 1)
@@ -138,7 +207,16 @@ def _box(drawing: Drawing, x: float, side: float, number: int, kept: float, agai
         drawing.box(x, _TOP + _TALL - full, side, full, SERIES[0])
     drawing.frame(x, _TOP, side, _TALL, theme.quiet, 1 if again else 2)
     ink = "#ffffff" if kept > 0.6 else theme.ink
-    drawing.text(str(number + 1), x + side / 2, _TOP + _TALL / 2, anchor="middle", colour=ink)
+    drawing.text(name, x + side / 2, _TOP + _TALL / 2, anchor="middle", colour=ink)
+
+
+def _gap(drawing: Drawing, x: float, side: float, middle: float, name: str) -> None:
+    """A layer that was left out: the stream goes past it."""
+    quiet, low = drawing.theme.quiet, _TOP + _TALL
+    corners = [(x, _TOP), (x + side, _TOP), (x + side, low), (x, low), (x, _TOP)]
+    drawing.line(corners, quiet, 1, "3 3")
+    drawing.line([(x, middle), (x + side, middle)], quiet, 1.5)
+    drawing.text(name, x + side / 2, _TOP + 9, size=SMALL, anchor="middle", quiet=True)
 
 
 def _kept_before(drawing: Drawing, x: float, y: float, kept: int) -> None:
@@ -159,20 +237,26 @@ def _key(drawing: Drawing) -> None:
     drawing.disc(99, y, 4.5, SERIES[0])
     drawing.text("stream kept", 108, y, size=SMALL, quiet=True)
     drawing.box(182, y - 5, 10, 10, drawing.theme.panel, drawing.theme.quiet)
-    drawing.text("computed again", 197, y, size=SMALL, quiet=True)
-    drawing.line([(288, y), (304, y)], SERIES[1], 1.5)
-    drawing.text("same weights", 309, y, size=SMALL, quiet=True)
+    drawing.text("not kept", 197, y, size=SMALL, quiet=True)
+    drawing.line([(262, y), (282, y)], SERIES[1], 1.5)
+    drawing.text("same weights", 288, y, size=SMALL, quiet=True)
 
 
-def _words(card: Card, book: Book, whole: int) -> str:
+def _words(card: Card, book: Book, whole: float) -> str:
     claims: Any = card.claims
+    halves = any(call.half for call in book.calls)
+    whole /= 1 + halves
     inside = sum(each > whole / 2 for each in book.inside)
     places = sum(each > 0 for each in book.before)
-    sets, calls = len({*book.calls}), len(book.calls)
+    sets, calls = len({(call.weights, call.half) for call in book.calls}), len(book.calls)
     shared = f" of {counted(sets, 'set', 'sets')} of weights" if sets < calls else ""
+    skipped = book.skipped()
+    if skipped:
+        shared += f", {counted(len(skipped), 'is', 'are')} left out"
+    what = f"The sublayers of {LAYERS} layers" if halves else f"{LAYERS} layers"
     return (
-        f"{LAYERS} layers run in {counted(calls, 'call', 'calls')}{shared}. The forward pass keeps "
-        f"all that is inside {inside or 'none'} of them, and the stream at "
+        f"{what} run in {counted(calls, 'call', 'calls')}{shared}. The forward pass keeps what is "
+        f"inside {inside or 'none'} of them, and the stream at "
         f"{counted(places, 'other place', 'other places').replace('none', 'no')} "
         f"(claimed: {in_plain_text(claims.kept)} elements)."
     )

@@ -1,5 +1,6 @@
-"""An objective: one text as the model reads it, and under each token what it has to answer."""
+"""An objective: one text as the model reads it, and below each token what it has to answer."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -7,6 +8,7 @@ from torch import Tensor
 
 from attnlab.catalog import build
 from attnlab.core.card import Card
+from attnlab.core.options import parameters_of
 from attnlab.figures.drawing import Drawing
 from attnlab.figures.layout import text_width
 from attnlab.figures.theme import SERIES, Theme
@@ -16,87 +18,141 @@ from attnlab_widgets.part_pictures.sketch import SMALL, WIDE, Sketch, counted, s
 
 TEXT = "the old cat saw the dog and the dog ran to the old cat ."
 _TOP, _TALL, _LINE, _GAP = 28, 18, 44, 4
-KINDS = ("shown", "hidden", "replaced")
+HIDDEN, REPLACED, SHOWN = "hidden", "replaced", "shown"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A token as the model reads it, and what it has to answer there; "" for nothing."""
+
+    word: str
+    answer: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Example:
+    """What an encoder reads, if there is one, what stands where answers are asked, and the answer
+    for the whole text, if it is one."""
+
+    source: list[Place]
+    asked: list[Place]
+    whole: str
 
 
 def draw(card: Card, theme: Theme) -> Sketch:
+    found = look(card)
+    lines = _lines(found.source) + _lines(found.asked)
+    drawing = sheet(_TOP + lines * _LINE + 18, theme, "What is read, and what is asked")
+    line = _strip(drawing, found.source, 0)
+    line = _strip(drawing, found.asked, line)
+    scored = sum(bool(place.answer) for place in found.asked)
+    said = f"▾ the answer wanted, at {scored} of {len(found.asked)} places"
+    if found.whole:
+        said = f"▾ one answer for the whole text: {found.whole}"
+    drawing.text(said, 8, _TOP + line * _LINE + 6, size=SMALL, quiet=True)
+    return Sketch(drawing, _words(card, found, scored))
+
+
+def look(card: Card) -> Example:
+    """The example as the objective hands it to a model."""
     words = TEXT.split()
     vocabulary = sorted({*words})
     tokens = torch.tensor([[vocabulary.index(word) for word in words]])
-    batch: Any = _prepared(card, tokens)
-    inputs, targets = batch.inputs[0], batch.targets[0]
-    shown = [_word(vocabulary, token) for token in inputs.tolist()]
-    answers = [_word(vocabulary, t) if t != UNSCORED else "" for t in targets.tolist()]
-    kinds = _kinds(inputs, tokens[0], len(vocabulary))
-    drawing, lines = _strip(shown, answers, kinds, theme)
-    scored = sum(answer != "" for answer in answers)
-    count = {kind: kinds.count(kind) for kind in KINDS}
-    drawing.text(
-        f"▾ the answer wanted, at {scored} of {len(shown)} places",
-        *(8, _TOP + lines * _LINE + 4),
-        size=SMALL,
-        quiet=True,
+    objective: Any = build(card.name, **_given(card, len(vocabulary)))
+    given = Batch(tokens[:, :-1], tokens[:, 1:], torch.ones(1, len(words) - 1, dtype=torch.bool))
+    asked = objective.prepare(given, torch.Generator().manual_seed(1))
+    own = given.inputs[0]
+    targets = asked.targets[0] if asked.targets.dim() > 1 else None
+    whole = "" if targets is not None else f"class {int(asked.targets[0])}"
+    source = (
+        []
+        if asked.source is None
+        else _places(asked.source, asked.source_padding, None, own, vocabulary)
     )
-    hidden = counted(count["hidden"], "is hidden", "are hidden").capitalize()
-    replaced = f" and {count['replaced']} replaced" if count["replaced"] else ""
-    return Sketch(
-        drawing,
-        f"A text of {len(shown)} tokens. {hidden}{replaced}; "
-        f"{counted(scored, 'is', 'are')} scored. "
-        f"Hidden from the model: {card.claims.hidden}.",
-    )
+    return Example(source, _places(asked.inputs, asked.padding, targets, own, vocabulary), whole)
 
 
-def _prepared(card: Card, tokens: Tensor) -> Any:
-    """The example as the objective hands it to a model."""
-    objective: Any = build(card.name)
-    padding = torch.ones(1, tokens.shape[1] - 1, dtype=torch.bool)
-    given = Batch(tokens[:, :-1], tokens[:, 1:], padding)
-    return objective.prepare(given, torch.Generator().manual_seed(1))
+def _given(card: Card, vocab: int) -> dict[str, Any]:
+    return {"vocab": vocab} if "vocab" in parameters_of(card.build) else {}
 
 
-def _word(vocabulary: list[str], token: int) -> str:
-    """A token that is no word of the text stands for what is hidden."""
-    return vocabulary[token] if 0 <= token < len(vocabulary) else ""
-
-
-def _kinds(inputs: Tensor, tokens: Tensor, words: int) -> list[str]:
-    """Of each place, whether the token is the text's own, hidden, or another word."""
+def _places(
+    inputs: Tensor, padding: Tensor | None, targets: Tensor | None, own: Tensor, words: list[str]
+) -> list[Place]:
+    """The real tokens of the first row. Another token at the place of the text's own was replaced,
+    where the text kept its length and most of its tokens; one beyond the vocabulary hides it."""
+    row = inputs[0].tolist()
+    compared = len(row) == len(own) and int((inputs[0] == own).sum()) > len(own) / 2
+    real = [True] * len(row) if padding is None else padding[0].tolist()
+    specials = sorted({token for token in row if token >= len(words)})
     found = []
-    for at, token in enumerate(inputs.tolist()):
-        if not 0 <= token < words:
-            found.append("hidden")
-        elif len(inputs) == len(tokens) - 1 and token != tokens[at]:
-            found.append("replaced")
-        else:
-            found.append("shown")
+    for at, token in enumerate(row):
+        if not real[at]:
+            continue
+        target = UNSCORED if targets is None else int(targets[at])
+        kind = SHOWN
+        if token >= len(words):
+            kind = HIDDEN
+        elif compared and token != int(own[at]):
+            kind = REPLACED
+        word = _word(token, words, one=len(specials) == 1)
+        answer = "" if target == UNSCORED else _word(target, words, one=False)
+        found.append(Place(word, answer, kind))
     return found
 
 
-def _strip(
-    shown: list[str], answers: list[str], kinds: list[str], theme: Theme
-) -> tuple[Drawing, int]:
-    places, left, line = [], 8.0, 0
-    for word, answer in zip(shown, answers, strict=True):
-        wide = max(22, text_width(word, 11) + 8, text_width(answer, 11) + 4)
+def _word(token: int, words: list[str], *, one: bool) -> str:
+    """A token beyond the vocabulary is blank, or numbered where there are several."""
+    if token < len(words):
+        return words[token]
+    return "" if one else f"⟨{token - len(words) + 1}⟩"
+
+
+def _words(card: Card, found: Example, scored: int) -> str:
+    read = found.source or found.asked
+    hidden = sum(place.kind == HIDDEN for place in read)
+    replaced = sum(place.kind == REPLACED for place in read)
+    said = counted(hidden, "is hidden", "are hidden").capitalize()
+    said += f" and {replaced} replaced" if replaced else ""
+    asked = f"the text has one answer, {found.whole}"
+    if not found.whole:
+        asked = f"{counted(scored, 'is', 'are')} scored"
+    hides = f"Hidden from the model: {card.claims.hidden}."
+    return f"A text of {len(read)} tokens as it is read. {said}; {asked}. {hides}"
+
+
+def _placed(places: list[Place]) -> list[tuple[float, int, float]]:
+    """Left, line and width of each box, wrapped like text."""
+    found, left, line = [], 8.0, 0
+    for place in places:
+        wide = max(22, text_width(place.word, 11) + 8, text_width(place.answer, 11) + 4)
         if left + wide > WIDE - 8:
             left, line = 8.0, line + 1
-        places.append((left, line, wide))
+        found.append((left, line, wide))
         left += wide + _GAP
-    lines = line + 1
-    drawing = sheet(_TOP + lines * _LINE + 16, theme, "What is read, and what is asked")
-    for (x, line, wide), word, answer, kind in zip(places, shown, answers, kinds, strict=True):
-        y = _TOP + line * _LINE
-        middle = x + wide / 2
-        fill = {"hidden": theme.quiet}.get(kind, theme.panel)
-        edge = {"replaced": SERIES[1]}.get(kind, theme.grid)
-        drawing.box(x, y, wide, _TALL, fill, edge, 2 if kind == "replaced" else 1)
-        if word:
-            drawing.text(word, middle, y + _TALL / 2, size=11, anchor="middle")
-        if answer:
+    return found
+
+
+def _lines(places: list[Place]) -> int:
+    return _placed(places)[-1][1] + 1 if places else 0
+
+
+def _strip(drawing: Drawing, places: list[Place], first: int) -> int:
+    """Boxes from a line on; the line after them."""
+    theme = drawing.theme
+    for place, (x, line, wide) in zip(places, _placed(places), strict=True):
+        y, middle = _TOP + (first + line) * _LINE, x + wide / 2
+        fill = theme.quiet if place.kind == HIDDEN else theme.panel
+        edge, width = (SERIES[1], 2) if place.kind == REPLACED else (theme.grid, 1)
+        drawing.box(x, y, wide, _TALL, fill, edge, width)
+        if place.word:
+            ink = theme.paper if place.kind == HIDDEN else ""
+            drawing.text(place.word, middle, y + _TALL / 2, size=11, anchor="middle", colour=ink)
+        if place.answer:
+            low = y + _TALL
             drawing.patch(
-                [(middle - 4, y + _TALL + 2), (middle + 4, y + _TALL + 2), (middle, y + _TALL + 6)],
-                SERIES[0],
+                [(middle - 4, low + 2), (middle + 4, low + 2), (middle, low + 6)], SERIES[0]
             )
-            drawing.text(answer, middle, y + _TALL + 13, size=11, anchor="middle", bold=True)
-    return drawing, lines
+            drawing.text(place.answer, middle, low + 13, size=11, anchor="middle", bold=True)
+    return first + _lines(places)

@@ -1,9 +1,11 @@
 """A small drawing with the sentence that says what it shows."""
 
 import math
+import textwrap
 from dataclasses import dataclass
 from typing import Any
 
+from attnlab.core.card import Card
 from attnlab.figures.drawing import Drawing
 from attnlab.figures.theme import Theme
 
@@ -41,7 +43,7 @@ class Sketch:
 
     def _signs(self) -> list[tuple[str, dict[str, Any]]]:
         parts = self.drawing.parts[: len(self.drawing.parts) - self.key]
-        return [(kind, part) for kind, part in parts if kind != "text"]
+        return [(kind, part) for kind, part in parts if kind != "text"] or parts
 
 
 def _heights(part: dict[str, Any]) -> list[float]:
@@ -51,6 +53,15 @@ def _heights(part: dict[str, Any]) -> list[float]:
     if "at" in part:
         return [part["at"][1]]
     return [y for _, y in part["points"]]
+
+
+def claimed(card: Card, theme: Theme) -> Sketch:
+    """The claims of a card, in the place of a picture."""
+    rows = [f"{label}: {text}" for label, text in card.claims.rows()]
+    drawing = sheet(30 + 16 * len(rows), theme, card.title)
+    for at, row in enumerate(rows):
+        drawing.text(textwrap.shorten(row, 60, placeholder=" …"), 8, 32 + 16 * at, size=SMALL)
+    return Sketch(drawing, f"{card.title}: {'; '.join(rows)}.")
 
 
 def counted(number: int, one: str, many: str) -> str:

@@ -13,6 +13,16 @@ export function arranged(rows, { order, down, family, search }) {
   return [...found.sort((a, b) => (down ? compare(b, a) : compare(a, b))), ...rest];
 }
 
+/** The pages of one role of the other shelves: the mirror of attnlab_widgets/survey_parts.py. */
+export function arrangedParts(rows, { shelf, order, down, search }) {
+  const words = search.toLowerCase();
+  const kept = rows.filter((row) => row.role === shelf && `${row.title} ${row.name}`.toLowerCase().includes(words));
+  const key = { name: "title", year: "year" }[order];
+  if (!key) return kept;
+  const compare = (a, b) => (sortable(a[key]) < sortable(b[key]) ? -1 : Number(sortable(a[key]) > sortable(b[key])));
+  return kept.sort((a, b) => (down ? compare(b, a) : compare(a, b)));
+}
+
 export const power = (value) => (value === null ? "–" : value.toFixed(2));
 
 /** An exponent with its interval. */

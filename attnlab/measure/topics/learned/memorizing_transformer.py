@@ -136,7 +136,7 @@ def _positions(index: Index, queries: Tensor) -> Tensor:
 
 
 def _memory(count: int) -> Iterator[Row]:
-    """Of an index, built in a process of its own, beside what it is said to hold."""
+    """The measured memory of an index, built in a process of its own, beside the claimed bytes."""
     setup = (
         "import torch\nfrom attnlab.core.search import Codes, Index\n"
         f"Index(torch.randn(2000, {WIDTH}), Codes()).search(torch.randn(1, {WIDTH}), 1)\n"

@@ -13,5 +13,5 @@ from attnlab.measure.topics import spectral
 
 
 def rows(*, quick: bool, threads: int) -> Iterator[Row]:
-    """Those of every module of this folder."""
+    """The rows of every module of this folder."""
     yield from command.rows_of(spectral, quick=quick, threads=threads)

@@ -135,7 +135,7 @@ class Past(NamedTuple):
 
     @classmethod
     def of(cls, k: Tensor, v: Tensor, seen: Tensor | None, options: Memory) -> "Past":
-        """Of the last positions before a segment, at least as many as ``options.reach``."""
+        """Keeps the last positions before a segment, at least as many as ``options.reach``."""
         high = max(0, k.shape[2] - options.delay)
         stored = slice(max(0, high - options.memory), high)
         of_memory = None if seen is None else seen[:, stored]

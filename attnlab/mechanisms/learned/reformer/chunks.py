@@ -166,7 +166,7 @@ def _attended(q: Tensor, k: Tensor, v: Tensor, rounds: Rounds) -> Both:
 def _gradients(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, log_sum: Tensor, rounds: Rounds
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Of q, k and v."""
+    """The gradients of q, k and v."""
     queries, keys, values, grads = (x.flatten(0, 1) for x in (q, k, v, grad))
     log_sum = log_sum.masked_fill(log_sum == -torch.inf, 0)
     of_rows = torch.stack([log_sum, (grad * out).sum(dim=-1)], dim=-1).flatten(0, 1)

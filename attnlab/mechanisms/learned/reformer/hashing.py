@@ -109,7 +109,7 @@ class Places(NamedTuple):
         cls, buckets: Buckets, number: int, padding: Tensor | None, options: Hashing, *,
         causal: bool,
     ) -> "Places":  # fmt: skip
-        """Those of ``number`` buckets."""
+        """The vectors of ``number`` buckets."""
         n, chunk = buckets.shape[-1], min(options.chunk, buckets.shape[-1])
         if padding is not None:
             buckets = buckets.masked_fill(~padding[:, None, None], NOT_HASHED)

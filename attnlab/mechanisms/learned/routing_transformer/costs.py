@@ -14,6 +14,6 @@ def taken_by_each(chosen: Clusters) -> sympy.Expr:
 
 
 def compared(chosen: Clusters, causal: bool) -> sympy.Expr:
-    """Those that are compared: all of a cluster; causal, each token with two chunks, masked."""
+    """The number of compared pairs: all of a cluster; causal, each token with two chunks."""
     each = taken_by_each(chosen)
     return 2 * n * each if causal else k * each**2

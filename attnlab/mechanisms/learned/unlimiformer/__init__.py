@@ -203,7 +203,7 @@ class Projected(NamedTuple):
     def of(
         cls, x: Tensor, query: nn.Linear, key: nn.Linear, value: nn.Linear, heads: int
     ) -> "Projected":
-        """Of x (b, n, dim) and the projections of all heads side by side."""
+        """Projects x (b, n, dim) by the projections of all heads, which stand side by side."""
         q = query(x).unflatten(-1, (heads, -1)).transpose(1, 2)
         keys, values = (each.weight.unflatten(0, (heads, -1)) for each in (key, value))
         bias = None if value.bias is None else value.bias.unflatten(0, (heads, -1))

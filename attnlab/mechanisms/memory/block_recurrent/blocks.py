@@ -43,7 +43,7 @@ def unit(x: Tensor) -> Tensor:
 
 
 def _weights(q: Tensor, k: Tensor, scale: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Of unit queries and keys, with a scale for each head."""
+    """The weights of unit queries and keys, with a scale for each head."""
     return masked_softmax((q @ k.mT) * upcast(scale).abs()[:, None, None], mask)
 
 
@@ -83,7 +83,7 @@ class Block(NamedTuple):
         return changed
 
     def known(self, s: Tensor) -> Known:
-        """Of the states: both queries, keys and values (b, h, r, d)."""
+        """Both queries, the keys and the values of the states, each (b, h, r, d)."""
         with no_autocast(s.device):
             named = F.rms_norm(s, self.gain.shape, upcast(self.gain), EPS) + upcast(self.ids)
             q, cross_q, k, v = torch.einsum("brm,fhdm->fbhrd", named, upcast(self.of_states))

@@ -113,7 +113,7 @@ def compressed_for_task(
 
 
 def mean(x: Tensor, seen: Tensor, options: Compression) -> Tensor:
-    """That of the inputs of each window that are ``seen``; zero where there is none."""
+    """The mean of the ``seen`` inputs of each window; zero for a window without one."""
     there = windows(seen, options)[..., None]
     count = there.sum(dim=2).clamp(min=1)
     return (upcast(windows(x, options) * there).sum(dim=2) / count).to(x.dtype)

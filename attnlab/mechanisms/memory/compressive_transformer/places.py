@@ -23,7 +23,7 @@ def regular_places(n: int, options: Compression, device: torch.device) -> Tensor
 
 
 def rows_at(x: Tensor, places: Tensor) -> Tensor:
-    """Those of (b, h, n, d) at the places (b, r)."""
+    """The rows of x (b, h, n, d) at the places (b, r)."""
     return x.gather(2, places[:, None, :, None].expand(-1, x.shape[1], -1, x.shape[3]))
 
 

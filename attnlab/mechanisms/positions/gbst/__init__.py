@@ -215,7 +215,7 @@ n, dim = letters("n dim")
 
 
 def _time(options: Subwords, scored: sympy.Expr) -> sympy.Expr:
-    """Of the convolution, ``scored`` candidates and the sums over sizes, and the calibration."""
+    """FLOPs of the convolution, ``scored`` candidates, sums over sizes and the calibration."""
     sizes = len(options.blocks)
     own = 2 * n * dim**2 * options.convolution + 2 * dim * (scored + n * sizes)
     return own + 4 * n**2 * sizes * int(options.calibrate)

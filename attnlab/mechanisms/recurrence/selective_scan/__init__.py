@@ -234,7 +234,7 @@ n, dim, N, E, p = letters("n dim N E p")
 
 
 def _time(more: int, chosen: Selective) -> sympy.Expr:
-    """Of the scan and of the short convolution."""
+    """Operations of the scan and of the short convolution."""
     each = more + (13 if chosen.rule == "zoh" else 7)
     return n * E * dim * (each * N + 2 * p)
 

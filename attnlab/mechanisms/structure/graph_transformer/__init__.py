@@ -109,7 +109,7 @@ def edges(
 def products(
     q: Tensor, k: Tensor, structure: GraphBatch, gates: Tensor | None
 ) -> Float[Tensor, "m h d"]:
-    """Of each edge the product of query, key and gate, entry by entry, over √d."""
+    """The product of query, key and gate on each edge, entry by entry, over √d."""
     own = of_tokens(upcast(q) * q.shape[-1] ** -0.5).index_select(0, structure.targets)
     found = own * of_tokens(upcast(k)).index_select(0, structure.sources)
     if gates is None:

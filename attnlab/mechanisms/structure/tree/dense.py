@@ -74,8 +74,8 @@ def covers(structure: TreeBatch) -> Tensor:
 
 
 def at_places(x: Tensor, places: Tensor) -> Tensor:
-    """Of x (b, n), (b, h, n) or (b, h, n, e) what stands at ``places`` (b, l), 0 where there is
-    no place."""
+    """Gathers from x (b, n), (b, h, n) or (b, h, n, e) what stands at ``places`` (b, l), 0 where
+    there is no place."""
     index = places.clamp(min=0)
     if x.ndim == 2:
         return x.gather(1, index)

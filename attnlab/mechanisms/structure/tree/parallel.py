@@ -81,7 +81,7 @@ def _averages(x: Float[Tensor, "l y_1 he"]) -> Float[Tensor, "l y he"]:
 
 
 def _horizontal(table: Tensor, structure: TreeBatch, heads: int) -> Float[Tensor, "places he"]:
-    """Of each leaf the vectors of its places below the nodes on its path; of itself zeros."""
+    """The vectors of each leaf's places below the nodes on its path; zeros for the leaf itself."""
     start = structure.start.gather(1, structure.paths.clamp(min=0).flatten(1))
     ranks = torch.arange(structure.paths.shape[1], device=table.device)[:, None]
     places = (ranks - start.view_as(structure.paths) + 1).clamp(1, len(table))

@@ -14,8 +14,8 @@ from attnlab.structures.tree_batch import NONE, TreeBatch
 def by_shares(
     v: Tensor, weights: Tensor, vertical: Tensor, horizontal: Tensor, structure: TreeBatch
 ) -> Tensor:
-    """Of node i a leaf j has the share P_ij = w_j / (|L_i| (1 + |B_ij|)), and a node t of its
-    subtree the sum of those of t's own leaves, as it stands on the branches to them."""
+    """P_ij = w_j / (|L_i| (1 + |B_ij|)) is the weight of leaf j in node i; the weight of an inner
+    node t is the sum over its leaves, as it stands on the branches to them."""
     (b, h, n), leaves = v.shape[:3], structure.leaves.shape[1]
     covered = covers(structure)
     lengths = _lengths(structure).where(covered, 1)

@@ -23,11 +23,12 @@ export function background(choices, view) {
   const shade = (expert, share) => `rgb(${mixed([paper, colourOf(expert, view.dark)], share).join(" ")})`;
   const run = (colour, { from, to }) => `${colour} ${(100 * from).toFixed(1)}% ${(100 * to).toFixed(1)}%`;
   const all = parts(choices);
-  if (!all.length) return "";
+  const hatching = `repeating-linear-gradient(-45deg, ${view.colour("--av-hatch")} 0 1px, ${view.colour("--av-hatch-ground")} 1px 5px)`;
+  if (!all.length) return hatching;
   const line = all.map((one) => run(one.waiting ? "transparent" : shade(one.expert, 1), one)).join(", ");
   const fill = all.map((one) => run(one.waiting || one.lost ? "transparent" : shade(one.expert, TINT), one)).join(", ");
   const stripes = all.some(({ lost, waiting }) => lost && !waiting)
-    ? `, repeating-linear-gradient(-45deg, ${view.colour("--av-hatch")} 0 1px, ${view.colour("--av-hatch-ground")} 1px 5px)`
+    ? `, ${hatching}`
     : "";
   const hidden = stripes && all.some(({ lost, waiting }) => !lost || waiting)
     ? `, linear-gradient(90deg, ${all.map((one) => run(one.lost && !one.waiting ? "transparent" : paper, one)).join(", ")})`
@@ -37,6 +38,7 @@ export function background(choices, view) {
 
 /** The same on a canvas, in full colour. */
 export function ground(context, choices, [x, y, w, h], view) {
+  if (!choices.length) hatched(context, x, y, w, h, view.colour("--av-hatch"));
   for (const { expert, lost, waiting, from, to } of parts(choices)) {
     const box = [x + w * from, y, w * (to - from), h];
     context.fillStyle = waiting || lost ? view.colour("--av-hatch-ground") : colourOf(expert, view.dark);

@@ -21,7 +21,7 @@ function picture(page, crop = null) {
 
 export function aroundPanel(store, view) {
   const list = el("ul", { class: "wl-tiles wl-parts", "aria-label": "Pages. Arrow keys move, Enter opens.", "data-testid": "parts" });
-  const node = el("div", { class: "wl-frame", hidden: true }, list);
+  const node = el("div", { class: "wl-pages", hidden: true }, list);
   let shown = [];
   let focus = "";
   let told = null;

@@ -1,0 +1,12 @@
+"""What stands between attention layers: experts beside loops and peers."""
+
+from collections.abc import Iterator
+
+from attnlab.measure import command
+from attnlab.measure.report import Row
+from attnlab.measure.topics import architecture
+
+
+def rows(*, quick: bool, threads: int) -> Iterator[Row]:
+    """Those of every module of this folder."""
+    yield from command.rows_of(architecture, quick=quick, threads=threads)
