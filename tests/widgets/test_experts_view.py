@@ -129,6 +129,22 @@ def test_layers_have_choices_of_their_own() -> None:
     assert one.placed == 4
 
 
+def test_experts_that_choose_take_the_tokens_with_the_highest_gates() -> None:
+    gates = torch.tensor([[0.9, 0.1], [0.2, 0.3], [0.4, 0.5], [0.6, 0.2], [0.1, 0.1]])
+    chosen = torch.tensor([[0, NONE], [0, 1], [0, 1], [0, 1], [NONE, NONE]])
+    one = ExpertsView(None, chosen, gates, choosing="experts", capacity=4)
+    assert one.routed.queue() == [(0, 0), (2, 1), (3, 0), (1, 1), (2, 0), (3, 1), (1, 0)]
+    assert one.token == 4, "which nobody takes"
+    assert one.description() == (
+        "Each of 2 experts takes the 4 tokens that it scores highest: 1 of 5 tokens is taken by no "
+        "expert. Token 4 “4” is taken by no expert, so it goes on in the stream as it was."
+    )
+    one.capacity, one.token = 2, 3
+    assert one.taken().tolist() == [[0, NONE], [NONE, 1], [NONE, 1], [0, NONE], [NONE, NONE]]
+    assert one.description().endswith("Token 3 “3” is taken by expert 0 (0.60).")
+    assert one.routed.balance() is None
+
+
 # A model
 
 
