@@ -54,8 +54,7 @@ def continued(rows: Tensor, how: str, length: int = LONG, seed: int = 0) -> Tens
         drawn = torch.randn(more, dim, generator=generator)
         added = trained.mean(0) + trained.std(0) * drawn
     elif how == "untrained":
-        with seeded(seed):
-            added = build("window", seed, max_len=length).positions.weight[n:].detach()
+        added = build("window", seed, max_len=length).positions.weight[n:].detach()
     else:
         raise ValueError(f"how should be one of {', '.join(TABLES)}, got {how!r}")
     return torch.cat((trained, added))
@@ -66,7 +65,8 @@ def longer(model: TinyTransformer, how: str, seed: int = 0) -> TinyTransformer:
     weights = dict(model.state_dict())
     name = "positions.weight"
     weights[name] = continued(weights[name], how, seed=seed)
-    other = TinyTransformer(**{**model.config, "max_len": LONG})
+    with seeded(seed):
+        other = TinyTransformer(**{**model.config, "max_len": LONG})
     other.load_state_dict(weights)
     return other.eval()
 

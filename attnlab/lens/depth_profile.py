@@ -44,9 +44,6 @@ def depth_profile(name: str, layers: int = 64, **options: Any) -> DepthProfile:
     a name, a number of layers or an option that there is not. 64 layers take about a
     second, and the same call gives the same numbers.
     """
-    card = choose("join", name, catalog.with_role("join"))
-    if "shrink" in parameters_of(card.build):
-        options = {"shrink": False, **options}
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.manual_seed(0)
         found = [_profile(_stack(name, layers, options)) for _ in range(DRAWS)]
@@ -54,20 +51,52 @@ def depth_profile(name: str, layers: int = 64, **options: Any) -> DepthProfile:
     return DepthProfile(variance.mean(0), gradient.log().mean(0).exp())
 
 
+@torch.no_grad()
+def token_similarity(name: str, layers: int = 64, **options: Any) -> Float[Tensor, "layers"]:
+    """How alike the tokens of a sequence are after each layer of the same stacks, in float64: the
+    mean cosine of the angle between the vectors of two tokens. Random vectors have 0 in the mean;
+    at 1 all tokens are the same, and attention has nothing left to choose from.
+
+    The arguments and errors are those of ``depth_profile``.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        found = [_similarity(_stack(name, layers, options)) for _ in range(DRAWS)]
+    return torch.stack(found).mean(0)
+
+
+def _similarity(stack: Stack) -> Tensor:
+    found = []
+    for stream in _streams(stack):
+        unit = stream / stream.norm(dim=-1, keepdim=True)
+        cosines = unit @ unit.mT
+        found.append((cosines.sum() / ROWS - LENGTH) / (LENGTH * (LENGTH - 1)))
+    return torch.stack(found)
+
+
 def _profile(stack: Stack) -> DepthProfile:
-    x = torch.randn(ROWS, LENGTH, DIM, dtype=torch.float64, requires_grad=True)
-    streams = []
-    for block in stack.blocks:
-        x = block(x)
-        streams.append(x)
-    grads = torch.autograd.grad(x, streams, torch.randn_like(x))
+    streams = _streams(stack)
+    grads = torch.autograd.grad(streams[-1], streams, torch.randn_like(streams[-1]))
     variances = [stream.detach().var(-1, correction=0).mean() for stream in streams]
     norms = torch.stack([grad.norm() for grad in grads])
     return DepthProfile(torch.stack(variances), norms / norms[-1])
 
 
+def _streams(stack: Stack) -> list[Tensor]:
+    """The stream after each layer, from random vectors."""
+    x = torch.randn(ROWS, LENGTH, DIM, dtype=torch.float64, requires_grad=True)
+    streams = []
+    for block in stack.blocks:
+        x = block(x)
+        streams.append(x)
+    return streams
+
+
 def _stack(name: str, layers: int, options: dict[str, Any]) -> Stack:
     """The layers of a TinyTransformer, each matrix keeping the variance of what it reads."""
+    card = choose("join", name, catalog.with_role("join"))
+    if "shrink" in parameters_of(card.build):
+        options = {"shrink": False, **options}
     ends: dict[str, Any] = {
         "kind": "token_classifier",
         "features": DIM,

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attnlab.architecture.depth.equilibrium import Equilibrium
 from attnlab.architecture.depth.universal import Universal
 from attnlab.core.modes import mode
 from attnlab.core.probe import Notes, record
@@ -146,7 +147,8 @@ def passed_in(
         "states": x.cpu(),
         "start": None if stack.depth.reads_branches else seen.start[0].float().cpu(),
         "left": None if halted is None else halted[0].clamp(1, len(x)).cpu(),
-        "what": "step" if isinstance(stack.depth, Universal) else "layer",
+        "what": "step" if isinstance(stack.depth, Universal | Equilibrium) else "layer",
+        "residual": _residual(seen.notes),
         **_answers(model, stack, x, given),
     }
     return given.read(given.own, 0), found
@@ -166,6 +168,11 @@ class _Seen:
 
     def after(self, _block: nn.Module, _given: Any, out: Tensor) -> None:
         self.states.append(out.detach())
+
+
+def _residual(notes: Notes) -> list[float] | None:
+    """That of a solver after every step, where there is one."""
+    return [float(each[0]) for each in notes["residual"]] if "residual" in notes else None
 
 
 def _answers(model: TinyTransformer, stack: Any, x: Tensor, given: Inputs) -> dict[str, Any]:

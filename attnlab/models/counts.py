@@ -61,6 +61,8 @@ def _parts(model: TinyTransformer) -> Iterator[tuple[str, list[nn.Module | None]
         seen: set[int] = set()
         for i, block in enumerate(stack.blocks):
             yield from _block_parts(f"{name}.blocks.{i}", block, seen)
+        if own := [child for child, _ in stack.depth.named_children()]:
+            yield f"{name}.depth", [stack.depth], [f"{name}.depth.{child}" for child in own]
         yield f"{name}.norm", [stack.norm], [f"{name}.norm"]
 
 

@@ -180,4 +180,13 @@ CARD = Card(
     build=MaskedLM,
     variants=({"rate": 0.4, "masks": 0.5, "random": 0.3}, {"copies": 2}, {"word_starts": (1, 2)}),
     aliases=("mlm", "bert", "roberta"),
+    demo="""
+    >>> from attnlab.tasks import Batch
+    >>> tokens = torch.randint(50, (1, 100))
+    >>> asked = attnlab.build("masked_lm", vocab=50).prepare(Batch(tokens, tokens))
+    >>> (asked.targets >= 0).sum().item()  # 15 of 100 tokens are asked
+    15
+    >>> 8 <= (asked.inputs == 50).sum().item() <= 15  # most of them are masks, which is token 50
+    True
+    """,
 )

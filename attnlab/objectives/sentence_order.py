@@ -191,4 +191,14 @@ CARD = Card(
     build=SentenceOrder,
     variants=({"kind": "next"}, {"kind": "both"}),
     aliases=("sop", "next_sentence", "nsp"),
+    demo="""
+    >>> from attnlab.tasks import Batch
+    >>> tokens = torch.arange(8)[None]
+    >>> objective = attnlab.build("sentence_order", vocab=8)
+    >>> drawn = [objective.prepare(Batch(tokens, tokens)) for _ in range(20)]
+    >>> for text, answer in sorted({(str(x.inputs.tolist()), x.targets.item()) for x in drawn}):
+    ...     print(text, "exchanged" if answer else "in order")
+    [[0, 1, 2, 3, 8, 4, 5, 6, 7]] in order
+    [[4, 5, 6, 7, 8, 0, 1, 2, 3]] exchanged
+    """,
 )

@@ -261,4 +261,13 @@ CARD = Card(
     build=SpanCorruption,
     variants=({"rate": 0.5, "span": 2}, {"span": 20}),
     aliases=("t5_spans", "byt5"),
+    demo="""
+    >>> from attnlab.tasks import Batch
+    >>> tokens = torch.arange(20)[None]
+    >>> asked = attnlab.build("span_corruption", vocab=20).prepare(Batch(tokens, tokens))
+    >>> read = {x for x in asked.source[0].tolist() if x < 20}
+    >>> answered = {x for x in asked.targets[0].tolist() if 0 <= x < 20}
+    >>> read | answered == {*range(20)}, read & answered  # each token is read, or else asked
+    (True, set())
+    """,
 )

@@ -4,7 +4,7 @@ Every token of a sequence is a leaf of its tree or a node. Leaves stand in the s
 order from left to right; nodes stand anywhere, after all leaves when a batch is made from trees.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
@@ -96,11 +96,24 @@ class TreeBatch(Structure):
 
         Of an even number of tokens the last is a root with a single child.
         """
+        return cls._of(padding, _balanced)
+
+    @classmethod
+    def deep(cls, padding: Bool[Tensor, "b n"]) -> "TreeBatch":
+        """Trees as deep as ``padding`` marks tokens: each node has a leaf and the next node.
+
+        Of an even number of tokens the last is a root with a single child.
+        """
+        return cls._of(padding, _chain)
+
+    @classmethod
+    def _of(cls, padding: Bool[Tensor, "b n"], tree: Callable[[int], list[int]]) -> "TreeBatch":
+        """The tree of so many tokens over the tokens that ``padding`` marks in each row."""
         rows = []
         for real in padding.tolist():
             places = [place for place, is_real in enumerate(real) if is_real]
             row = [NONE] * len(real)
-            for place, parent in zip(places, _balanced(len(places)), strict=True):
+            for place, parent in zip(places, tree(len(places)), strict=True):
                 row[place] = NONE if parent == NONE else places[parent]
             rows.append(row)
         parents = torch.tensor(rows, dtype=torch.long, device=padding.device)
@@ -215,6 +228,16 @@ def _balanced(tokens: int) -> list[int]:
         waiting += [(middle, end, place), (first, middle, place)]
     if tokens and tokens % 2 == 0:
         found[found.index(NONE)] = tokens - 1
+    return found
+
+
+def _chain(tokens: int) -> list[int]:
+    """The parents in a tree whose nodes each have a leaf and the next node, the leaves first."""
+    leaves = (tokens + 1) // 2
+    nodes = [*range(leaves, leaves + max(leaves - 1, 0))]  # of two children, from the root down
+    found = ([*nodes, nodes[-1], NONE, *nodes[:-1]] if nodes else [NONE])[:tokens]
+    if tokens and tokens % 2 == 0:
+        return [*(tokens - 1 if parent == NONE else parent for parent in found), NONE]
     return found
 
 

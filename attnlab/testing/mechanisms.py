@@ -139,12 +139,12 @@ def required(form: Callable[..., Any]) -> Mapping[str, tuple[Contract, ...]]:
     }
 
 
-def told(card: Card, real: Tensor) -> dict[str, Any]:
+def told(card: Card, real: Tensor, example: str = "example") -> dict[str, Any]:
     """What a form or layer is given beside sequences whose tokens are ``real`` (b, n): an example
     of its structure, if it is told one."""
     if card.structure is None:
         return {}
-    return {"structure": card.structure.example(real.cpu()).to(real.device)}
+    return {"structure": getattr(card.structure, example)(real.cpu()).to(real.device)}
 
 
 def inputs(form: Callable[..., Any], sizes: Sizes, dtype: torch.dtype) -> list[Tensor]:
@@ -217,9 +217,10 @@ def module(card: Card, variant: int, causal: bool | None = None, **more: Any) ->
 class OnExample(nn.Module):
     """A layer that is told an example of its structure for whatever sequences it is given."""
 
-    def __init__(self, layer: nn.Module, card: Card) -> None:
+    def __init__(self, layer: nn.Module, card: Card, example: str = "example") -> None:
         super().__init__()
         self.layer, self.card, self.found = layer, card, dict[Any, Any]()
+        self.example = example
         for n in (7, 37):  # found before anything is compiled
             self._example(torch.ones(2, n, dtype=torch.bool))
 
@@ -233,7 +234,7 @@ class OnExample(nn.Module):
         key = (tuple(real.shape), str(real.device))
         if key not in self.found:
             cpu = torch.ones(real.shape, dtype=torch.bool)
-            found = told(self.card, cpu)
+            found = told(self.card, cpu, self.example)
             self.found[key] = {name: each.to(real.device) for name, each in found.items()}
         return self.found[key]
 
@@ -424,6 +425,34 @@ def test_nothing_in_padded_tokens_reaches_the_others(
         if parameters := list(layer.parameters()):
             for grad in torch.autograd.grad(out.square().sum(), parameters):
                 assert torch.isfinite(grad).all()
+
+
+@pytest.mark.parametrize(("card", "variant"), ALL)
+def test_nothing_is_read_before_it_is_written(card: Card, variant: int) -> None:
+    """Where new memory holds NaN, outputs and gradients are finite."""
+    for form in module_forms(card):
+        layer = module(card, variant, **form)
+        x = torch.randn(2, 11, DIM, dtype=torch.float64, requires_grad=True)
+        padding = torch.arange(11) < torch.tensor([[11], [7]])
+        with _poisoned():
+            assert torch.empty(3).isnan().all()
+            out = layer(x, padding)[padding]
+            grads = torch.autograd.grad(out.square().sum(), [x, *layer.parameters()])
+        assert all(torch.isfinite(each).all() for each in (out, *grads))
+
+
+@contextlib.contextmanager
+def _poisoned() -> Iterator[None]:
+    """New memory holds NaN until it is written."""
+    fill: Any = torch.utils.deterministic  # whose attributes are set by its own properties
+    before = torch.are_deterministic_algorithms_enabled(), fill.fill_uninitialized_memory
+    torch.use_deterministic_algorithms(True)
+    fill.fill_uninitialized_memory = True
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0])
+        fill.fill_uninitialized_memory = before[1]
 
 
 @pytest.mark.parametrize(("card", "variant"), ALL)
@@ -684,6 +713,8 @@ def _draws(card: Card, form: str, causal: bool) -> Iterator[tuple[dict[str, int]
     drawn: list[tuple[dict[str, int], dict[str, Any]]] = [({}, given) for given in small]
     short = {"n": SHORTEST}
     drawn += [(more, small[0]) for more in ({"dim": 96}, {"dim": 16, "heads": 2}, short)]
+    if hasattr(card.structure, "deep"):
+        drawn.append(({"deep": 1, "n": LONGEST, "dim": 96, "heads": 12}, small[0]))
     often = causal == causalities(card)[-1]
     for name, annotation in annotations_of(card.options).items():
         if (
@@ -722,7 +753,8 @@ def _built(
     torch.manual_seed(2)
     widths = {name: sizes[name] for name in ("dim", "heads")}
     layer = catalog.build(card.name, **(widths | {"causal": causal} | made)).eval()
-    return layer if card.structure is None else OnExample(layer, card)
+    example = "deep" if sizes.get("deep") else "example"
+    return layer if card.structure is None else OnExample(layer, card, example)
 
 
 def _claimed(

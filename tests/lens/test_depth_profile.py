@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from attnlab.lens.depth_profile import depth_profile
+from attnlab.lens.depth_profile import depth_profile, token_similarity
 
 
 def test_a_profile_has_one_number_for_each_layer_and_is_the_same_again() -> None:
@@ -31,6 +31,14 @@ def test_under_post_norm_some_of_the_gradient_is_lost_on_its_way() -> None:
     torch.testing.assert_close(found.variance, torch.ones_like(found.variance), atol=1e-3, rtol=0)
     assert found.gradient.min() < 0.6
     assert depth_profile("post_norm", 32, shrink=True).gradient.min() > 0.8
+
+
+def test_tokens_become_alike_where_the_stream_is_renewed() -> None:
+    found = {name: token_similarity(name, 24) for name in ("post_norm", "deep_norm", "rezero")}
+    assert found["post_norm"].shape == (24,)
+    assert found["post_norm"][-1] > 0.9 > 0.2 > found["deep_norm"][-1]
+    assert found["rezero"].abs().max() < 0.1
+    assert found["post_norm"][-1] > found["post_norm"][3] > found["post_norm"][0]
 
 
 @pytest.mark.parametrize(

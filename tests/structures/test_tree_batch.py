@@ -185,3 +185,22 @@ def test_wrong_calls() -> None:
         TreeBatch.fitting(batch, torch.zeros(1, 3, 2), torch.tensor([[True, True, False]]))
     real = torch.ones(1, 3, dtype=torch.bool)
     assert TreeBatch.fitting(batch, torch.zeros(1, 3, 2), real) is batch
+
+
+def test_deep_trees_have_a_leaf_and_the_next_node_at_every_node() -> None:
+    padding = torch.tensor([[True] * 9, [True] * 3 + [False] * 2 + [True] * 4, [False] * 9])
+    structure = TreeBatch.deep(padding)
+    assert torch.equal(structure.padding, padding)
+    assert structure.depth.amax(1).tolist() == [4, 3, 0]
+    nine = Tree(
+        "p",
+        (
+            Tree("a"),
+            Tree("p", (Tree("b"), Tree("p", (Tree("c"), Tree("p", (Tree("d"), Tree("e"))))))),
+        ),
+    )
+    same = TreeBatch.of([nine])
+    assert torch.equal(structure.parents[:1], same.parents)
+    for n in range(1, 12):
+        one = TreeBatch.deep(torch.ones(1, n, dtype=torch.bool))
+        assert one.is_leaf.sum() == (n + 1) // 2

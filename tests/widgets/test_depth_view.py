@@ -119,6 +119,34 @@ def test_tokens_leave_where_act_halts_them() -> None:
     assert "leaves after step" in one.description()
 
 
+def test_tokens_leave_by_the_exits_of_a_depth_adaptive_model() -> None:
+    reader = model("depth_adaptive").eval()
+    depth = reader.decoder.depth  # type: ignore[union-attr]
+    with torch.no_grad():
+        depth.scores.weight.normal_(std=2)
+    depth.trained.fill_(True)
+    one = DepthView.of(reader, TOKENS)
+    with record() as notes:
+        logits = reader(TOKENS[None])[0]
+    assert torch.equal(one.found.left, notes.last("halted")[0])
+    assert one.found.early
+    assert one._depth["what"] == "layer"
+    at = torch.arange(11), one.found.left - 1
+    sure = logits.softmax(-1).amax(-1).detach()
+    torch.testing.assert_close(one.found.probabilities[at].float(), sure)  # type: ignore[index]
+
+
+def test_a_solver_of_a_model_shows_its_residual() -> None:
+    reader = model("equilibrium")
+    one = DepthView.of(reader, TOKENS)
+    residual = one._depth["residual"]
+    assert len(residual) == len(one.found.steps) > 2
+    assert residual[-1] <= reader.decoder.depth.options.tolerance < residual[0]  # type: ignore[union-attr]
+    assert one.colour == "change"
+    assert one.found.change[:, 0].isnan().all(), "the solver begins elsewhere"
+    assert one.description().startswith(f"In {len(residual)} steps the residual falls from ")
+
+
 def test_other_kinds_of_models_have_the_answers_that_they_can_give() -> None:
     labels = DepthView.of(model("plain", "token_classifier"), TOKENS)
     assert {guess for row in labels.found.guesses or [["-"]] for guess in row} <= {*"012"}

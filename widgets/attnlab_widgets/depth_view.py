@@ -44,7 +44,7 @@ class DepthView(BaseWidget):
     ``what``           what a step is called: "layer", "step"; ``steps`` the name of each, 1 … s
                        unless given
     ``colour``         "distance" (to the state with which the token leaves), "change" (by the step)
-                       or "probability" (of the guess)
+                       or "probability" (of the guess); the change where there is a residual
     ``order``          of the rows: "text", or "left" for those first that leave first
     ``token``          the one that is read out: at first the one that leaves last
 
@@ -74,7 +74,7 @@ class DepthView(BaseWidget):
         what: str = "step",
         steps: Sequence[Any] | None = None,
         token: int | None = None,
-        colour: str = "distance",
+        colour: str | None = None,
         order: str = "text",
         theme: str = "auto",
     ) -> None:
@@ -92,7 +92,9 @@ class DepthView(BaseWidget):
         }
         super().__init__(_depth=told, _data=_bytes(self.found), theme=theme)
         self.token = self.found.last() if token is None else token
-        self.step, self.colour, self.order = s - 1, colour, order
+        usual = "distance" if residual is None else "change"
+        self.step, self.order = s - 1, order
+        self.colour = usual if colour is None else colour
 
     @classmethod
     def of(

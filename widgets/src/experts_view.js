@@ -60,7 +60,7 @@ function render({ model, el: host }) {
     const choices = study.choices(i);
     const first = choices.reduce((best, one) => (best && best.gate >= one.gate ? best : one), null);
     const parts = choices.map(({ expert, lost, waiting }) => `expert ${expert}${waiting ? ", not placed yet" : lost ? ", dropped" : ""}`);
-    return { name: choices.some(({ waiting }) => waiting) ? "ex-waiting" : "", ground: background(choices, view), mark: first ? String(first.expert) : "–", label: `token ${i} ${study.tokens[i]}: ${parts.join("; ") || "no expert"}` };
+    return { name: choices.length && choices.every(({ waiting }) => waiting) ? "ex-waiting" : "", ground: background(choices, view), mark: first ? String(first.expert) : "–", label: `token ${i} ${study.tokens[i]}: ${parts.join("; ") || "no expert"}` };
   }
 
   let reading = null;

@@ -89,7 +89,7 @@ class NoFixedPointError(ValueError):
 
 
 class NotExactWarning(UserWarning):
-    """The solver has not converged and ``inexact`` lets it go on; the message gives the residual."""
+    """The solver has not converged, and ``inexact`` lets it go on; the message has the residual."""
 
 
 # ---- forms
@@ -135,7 +135,9 @@ class _Equilibrium(torch.autograd.Function):
 
         def step(z: Tensor) -> Tensor:
             with next(again, None) or ctx.settings.again():  # one dropout mask for all steps
-                return note("states", x + added(z, layers))
+                new = note("states", x + added(z, layers))
+            note("residual", lambda: _residuals(new, new - z))
+            return new
 
         z = anderson(step, x, options)
         ctx.save_for_backward(z)
@@ -195,7 +197,7 @@ def anderson(f: Step, z: Tensor, options: Solver) -> Tensor:
             past.append((r - old, new - plain))
         worse = residual > bound
         z = torch.where(worse[:, None, None], plain, new - mixed(r, past))
-        bound = residual.masked_fill(worse if past else True, math.inf)
+        bound = residual.masked_fill(worse, math.inf) if past else bound
         plain, old = new, r
     return _not_found(result, residual[running], options)
 
@@ -286,7 +288,19 @@ CARD = Card(
     claims=Depth(kept=2 * x, parameters=L * p, equals="a fixed point of the layers"),
     options=Solver,
     build=Equilibrium,
-    notes={"implicit": ("states",)},
+    notes={"implicit": ("states", "residual")},
     variants=({"tolerance": 1e-12, "most_steps": 1000},),
     aliases=("deq", "deep_equilibrium"),
+    demo="""
+    >>> def sizes(layers):  # elements that the forward pass keeps
+    ...     found = []
+    ...     given = {"dim": 32, "layers": layers, "depth": "equilibrium"}
+    ...     model = attnlab.TinyTransformer(50, **given)
+    ...     keep = lambda saved: found.append(saved.numel()) or saved
+    ...     with torch.autograd.graph.saved_tensors_hooks(keep, lambda saved: saved):
+    ...         model(torch.arange(20)[None])
+    ...     return sum(found)
+    >>> sizes(3) == sizes(1)  # they do not grow with the layers
+    True
+    """,
 )

@@ -27,12 +27,14 @@ arXiv:1911.03864, section 4.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from attnlab.core.branches import Branch, Layer
 from attnlab.core.card import Card, letters
 from attnlab.core.claims import Depth
+from attnlab.core.depth import Way
 from attnlab.core.options import Count, Size
 
 # ---- helpers
@@ -70,7 +72,7 @@ def ordered(layers: Sequence[Layer], k: int) -> list[Branch]:
 # ---- module
 
 
-class Sandwich(nn.Module):
+class Sandwich(Way):
     """The branches of the layers in sandwich order.
 
     k: how many attention layers stand before the others, and feed-forward layers behind them.
@@ -82,17 +84,12 @@ class Sandwich(nn.Module):
     def __init__(self, k: Count = 1, layers: Size | None = None) -> None:
         super().__init__()
         self.k = k
+        self.run = self.read_on = partial(naive, k=k)
         if layers is not None:
             order(layers, k)
 
     def extra_repr(self) -> str:
         return f"k={self.k}"
-
-    def forward(self, x: Tensor, layers: Sequence[Layer]) -> Tensor:
-        return naive(x, layers, k=self.k)
-
-    def step(self, x: Tensor, layers: Sequence[Layer]) -> Tensor:
-        return naive(x, layers, k=self.k)
 
 
 # ---- card

@@ -12,6 +12,7 @@ from attnlab.architecture.depth.universal import Universal, naive, signal, until
 from attnlab.core.charges import charged
 from attnlab.core.depth import loop
 from attnlab.core.probe import record
+from attnlab.models.counts import count
 from attnlab.models.tiny import TinyTransformer
 
 B, N, DIM, STEPS = 2, 7, 6, 5
@@ -72,7 +73,7 @@ def test_without_the_signal_it_is_the_loop(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def probability(x: Tensor) -> Tensor:
-    return (0.8 * x[..., 0]).sigmoid()
+    return (1.2 * x[..., 0] - 1.5).sigmoid()
 
 
 def token_by_token(
@@ -113,6 +114,7 @@ def test_halting_is_as_defined(epsilon: float, listing: bool) -> None:
     found = until_halted(x, layers, probability, epsilon=epsilon, listing=listing)
     assert len({step for row in steps for step in row}) > 2
     assert found.steps.tolist() == steps
+    assert (min(min(row) for row in remainders) == 0) == listing  # some never halt
     torch.testing.assert_close(found.remainders, torch.tensor(remainders, dtype=torch.float64))
     torch.testing.assert_close(found.results, expected)
 
@@ -245,6 +247,22 @@ def test_one_block_and_a_unit_are_all_there_is() -> None:
     )
     assert one == many
     assert many - sum(p.numel() for p in model(layers=9).parameters()) == 12 + 1
+
+
+def test_the_unit_is_a_row_of_the_counts() -> None:
+    ours = model(depth_options=ACT)
+    rows = {row.part: row for row in count(ours, N)}
+    assert rows["decoder.depth"].parameters == 12 + 1
+    assert rows["decoder.depth"].flops == 2 * 12 * N * steps_of(ours)
+    assert rows["total"].parameters == sum(p.numel() for p in ours.parameters())
+    assert sum(row.flops for name, row in rows.items() if name != "total") == rows["total"].flops
+
+
+def steps_of(ours: TinyTransformer) -> int:
+    """How many steps a sequence of zeros takes."""
+    with record() as notes, torch.no_grad():
+        ours(torch.zeros(1, N, dtype=torch.long))
+    return len(notes["states"])
 
 
 @pytest.mark.parametrize(

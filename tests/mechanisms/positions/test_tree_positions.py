@@ -1,11 +1,14 @@
 """Tree positions: stacks of the steps from the root."""
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import attnlab
+from attnlab.measure.count import count
 from attnlab.mechanisms.positions.tree_positions import FORMS, Stack, naive
 from attnlab.structures.tree import Tree
 from attnlab.structures.tree_batch import TreeBatch
@@ -90,3 +93,21 @@ def test_wrong_calls() -> None:
         layer(torch.zeros(1, 3, 32))
     with pytest.raises(ValueError, match="width dim=32, got 31"):
         layer(torch.zeros(1, 3, 31), structure=TreeBatch.of([Tree.of(["r", "a", "b"])]))
+
+
+@pytest.mark.parametrize("example", [TreeBatch.example, TreeBatch.deep])
+@pytest.mark.parametrize("form", FORMS)
+def test_what_is_written_does_not_depend_on_the_depth(form: str, example: Any) -> None:
+    """The cost on the card, in balanced trees and in deep ones."""
+    n, dim = 255, 48
+    layer, structure = attnlab.build("tree_positions", dim=dim), example(torch.ones(1, n) > 0)
+
+    def positions(x: torch.Tensor) -> torch.Tensor:
+        return FORMS[form](x, layer.decays, structure=structure, options=layer.options)
+
+    x = torch.randn(1, n, dim)
+    positions(x)  # what a structure finds once is found before anything is counted
+    written = count(positions, x).elements_written
+    cost = attnlab.card("tree_positions").cost("time", form)
+    claimed = float(cost.subs({x: {"n": n, "dim": dim}[x.name] for x in cost.free_symbols}))
+    assert 0.8 * claimed < written < 1.2 * claimed

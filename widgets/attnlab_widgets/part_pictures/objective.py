@@ -1,5 +1,6 @@
-"""An objective: one text as the model reads it, and under each token what it has to answer."""
+"""An objective: one text as the model reads it, and below each token what it has to answer."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -7,6 +8,8 @@ from torch import Tensor
 
 from attnlab.catalog import build
 from attnlab.core.card import Card
+from attnlab.core.options import parameters_of
+from attnlab.core.probe import record
 from attnlab.figures.drawing import Drawing
 from attnlab.figures.layout import text_width
 from attnlab.figures.theme import SERIES, Theme
@@ -16,87 +19,160 @@ from attnlab_widgets.part_pictures.sketch import SMALL, WIDE, Sketch, counted, s
 
 TEXT = "the old cat saw the dog and the dog ran to the old cat ."
 _TOP, _TALL, _LINE, _GAP = 28, 18, 44, 4
-KINDS = ("shown", "hidden", "replaced")
+HIDDEN, REPLACED, SIGN, SHOWN = "hidden", "replaced", "sign", "shown"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A token as the model reads it, and what it has to answer there; "" for nothing."""
+
+    word: str
+    answer: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Example:
+    """What an encoder reads, if there is one, what stands where answers are asked, how many tokens
+    of the text are hidden, and the answer for the whole text, if it is one."""
+
+    source: list[Place]
+    asked: list[Place]
+    hidden: int
+    whole: str
 
 
 def draw(card: Card, theme: Theme) -> Sketch:
+    found = look(card)
+    lines = _lines(found.source) + _lines(found.asked)
+    drawing = sheet(_TOP + lines * _LINE + 18, theme, "What is read, and what is asked")
+    line = _strip(drawing, found.source, 0)
+    line = _strip(drawing, found.asked, line)
+    scored = sum(bool(place.answer) for place in found.asked)
+    said = f"▾ the answer wanted, at {scored} of {len(found.asked)} places"
+    if found.whole:
+        said = f"▾ one answer for the text: {found.whole}"
+    signs = any(place.kind == SIGN for place in (*found.source, *found.asked))
+    said += " · ⟨1⟩ is added to the text" if signs else ""
+    drawing.text(said, 8, _TOP + line * _LINE + 6, size=SMALL, quiet=True)
+    return Sketch(drawing, _words(card, found, scored))
+
+
+def look(card: Card) -> Example:
+    """The example as the objective hands it to a model."""
     words = TEXT.split()
     vocabulary = sorted({*words})
     tokens = torch.tensor([[vocabulary.index(word) for word in words]])
-    batch: Any = _prepared(card, tokens)
-    inputs, targets = batch.inputs[0], batch.targets[0]
-    shown = [_word(vocabulary, token) for token in inputs.tolist()]
-    answers = [_word(vocabulary, t) if t != UNSCORED else "" for t in targets.tolist()]
-    kinds = _kinds(inputs, tokens[0], len(vocabulary))
-    drawing, lines = _strip(shown, answers, kinds, theme)
-    scored = sum(answer != "" for answer in answers)
-    count = {kind: kinds.count(kind) for kind in KINDS}
-    drawing.text(
-        f"▾ the answer wanted, at {scored} of {len(shown)} places",
-        *(8, _TOP + lines * _LINE + 4),
-        size=SMALL,
-        quiet=True,
-    )
-    hidden = counted(count["hidden"], "is hidden", "are hidden").capitalize()
-    replaced = f" and {count['replaced']} replaced" if count["replaced"] else ""
-    return Sketch(
-        drawing,
-        f"A text of {len(shown)} tokens. {hidden}{replaced}; "
-        f"{counted(scored, 'is', 'are')} scored. "
-        f"Hidden from the model: {card.claims.hidden}.",
-    )
+    objective: Any = build(card.name, **_given(card, len(vocabulary)))
+    given = Batch(tokens[:, :-1], tokens[:, 1:], torch.ones(1, len(words) - 1, dtype=torch.bool))
+    with record() as notes:
+        asked = objective.prepare(given, torch.Generator().manual_seed(1))
+    text = Text(vocabulary, given.inputs[0].tolist())
+    source = [] if asked.source is None else text.places(asked.source, asked.source_padding)
+    by_token = asked.targets.dim() > 1
+    targets = asked.targets[0] if by_token else None
+    places = text.places(asked.inputs, asked.padding, targets, in_place=not source)
+    hidden = sum(place.kind == HIDDEN for place in source or places)
+    if "hidden" in notes:
+        hidden = int(notes.last("hidden").sum())
+    return Example(source, places, hidden, "" if by_token else f"class {int(asked.targets[0])}")
 
 
-def _prepared(card: Card, tokens: Tensor) -> Any:
-    """The example as the objective hands it to a model."""
-    objective: Any = build(card.name)
-    padding = torch.ones(1, tokens.shape[1] - 1, dtype=torch.bool)
-    given = Batch(tokens[:, :-1], tokens[:, 1:], padding)
-    return objective.prepare(given, torch.Generator().manual_seed(1))
+def _given(card: Card, vocab: int) -> dict[str, Any]:
+    return {"vocab": vocab} if "vocab" in parameters_of(card.build) else {}
 
 
-def _word(vocabulary: list[str], token: int) -> str:
-    """A token that is no word of the text stands for what is hidden."""
-    return vocabulary[token] if 0 <= token < len(vocabulary) else ""
+class Text:
+    """The words of a text, and the signs that an objective adds to them, in their order."""
+
+    def __init__(self, words: list[str], own: list[int]) -> None:
+        self.words, self.own = words, own
+        self.signs: list[int] = []
+
+    def places(
+        self,
+        inputs: Tensor,
+        padding: Tensor | None,
+        targets: Tensor | None = None,
+        *,
+        in_place: bool = False,
+    ) -> list[Place]:
+        """The real tokens of the first row; ``in_place`` if they may stand where the text's do."""
+        row = inputs[0].tolist()
+        real = [True] * len(row) if padding is None else padding[0].tolist()
+        asked = [UNSCORED] * len(row) if targets is None else targets.tolist()
+        same = sum(a == b for a, b in zip(row, self.own, strict=False))
+        told = in_place and len(row) == len(self.own) and same > len(row) / 2
+        return [
+            Place(
+                "" if kind == HIDDEN else self._name(token),
+                "" if target == UNSCORED else self._name(target),
+                kind,
+            )
+            for at, (token, target) in enumerate(zip(row, asked, strict=True))
+            if real[at]
+            for kind in [self._kind(token, self.own[at] if told else None)]
+        ]
+
+    def _kind(self, token: int, own: int | None) -> str:
+        """A token beyond the vocabulary hides the text's own at its place, if there is one; another
+        word replaces it."""
+        if token >= len(self.words):
+            return SIGN if own is None else HIDDEN
+        return SHOWN if own in (None, token) else REPLACED
+
+    def _name(self, token: int) -> str:
+        if token < len(self.words):
+            return self.words[token]
+        if token not in self.signs:
+            self.signs.append(token)
+        return f"⟨{self.signs.index(token) + 1}⟩"
 
 
-def _kinds(inputs: Tensor, tokens: Tensor, words: int) -> list[str]:
-    """Of each place, whether the token is the text's own, hidden, or another word."""
-    found = []
-    for at, token in enumerate(inputs.tolist()):
-        if not 0 <= token < words:
-            found.append("hidden")
-        elif len(inputs) == len(tokens) - 1 and token != tokens[at]:
-            found.append("replaced")
-        else:
-            found.append("shown")
+def _words(card: Card, found: Example, scored: int) -> str:
+    read = found.source or found.asked
+    replaced = sum(place.kind == REPLACED for place in read)
+    said = counted(found.hidden, "is hidden", "are hidden").capitalize()
+    said += f" and {replaced} replaced" if replaced else ""
+    asked = f"the text has one answer, {found.whole}"
+    if not found.whole:
+        asked = f"{counted(scored, 'is', 'are')} scored"
+    claims: Any = card.claims
+    hides = f"Hidden from the model: {claims.hidden}."
+    return f"A text of {len(read)} tokens as it is read. {said}; {asked}. {hides}"
+
+
+def _placed(places: list[Place]) -> list[tuple[float, int, float]]:
+    """Left, line and width of each box, wrapped like text."""
+    found, left, line = [], 8.0, 0
+    for place in places:
+        wide = max(22, text_width(place.word, 11) + 8, text_width(place.answer, 11) + 4)
+        if left + wide > WIDE - 8:
+            left, line = 8.0, line + 1
+        found.append((left, line, wide))
+        left += wide + _GAP
     return found
 
 
-def _strip(
-    shown: list[str], answers: list[str], kinds: list[str], theme: Theme
-) -> tuple[Drawing, int]:
-    places, left, line = [], 8.0, 0
-    for word, answer in zip(shown, answers, strict=True):
-        wide = max(22, text_width(word, 11) + 8, text_width(answer, 11) + 4)
-        if left + wide > WIDE - 8:
-            left, line = 8.0, line + 1
-        places.append((left, line, wide))
-        left += wide + _GAP
-    lines = line + 1
-    drawing = sheet(_TOP + lines * _LINE + 16, theme, "What is read, and what is asked")
-    for (x, line, wide), word, answer, kind in zip(places, shown, answers, kinds, strict=True):
-        y = _TOP + line * _LINE
-        middle = x + wide / 2
-        fill = {"hidden": theme.quiet}.get(kind, theme.panel)
-        edge = {"replaced": SERIES[1]}.get(kind, theme.grid)
-        drawing.box(x, y, wide, _TALL, fill, edge, 2 if kind == "replaced" else 1)
-        if word:
-            drawing.text(word, middle, y + _TALL / 2, size=11, anchor="middle")
-        if answer:
+def _lines(places: list[Place]) -> int:
+    return _placed(places)[-1][1] + 1 if places else 0
+
+
+def _strip(drawing: Drawing, places: list[Place], first: int) -> int:
+    """Boxes from a line on; the line after them."""
+    theme = drawing.theme
+    for place, (x, line, wide) in zip(places, _placed(places), strict=True):
+        y, middle = _TOP + (first + line) * _LINE, x + wide / 2
+        fill = {HIDDEN: theme.quiet, SIGN: theme.paper}.get(place.kind, theme.panel)
+        edge, width = (SERIES[1], 2) if place.kind == REPLACED else (theme.grid, 1)
+        drawing.box(x, y, wide, _TALL, fill, edge, width)
+        if place.word:
+            quiet = place.kind == SIGN
+            drawing.text(place.word, middle, y + _TALL / 2, size=11, anchor="middle", quiet=quiet)
+        if place.answer:
+            low = y + _TALL
             drawing.patch(
-                [(middle - 4, y + _TALL + 2), (middle + 4, y + _TALL + 2), (middle, y + _TALL + 6)],
-                SERIES[0],
+                [(middle - 4, low + 2), (middle + 4, low + 2), (middle, low + 6)], SERIES[0]
             )
-            drawing.text(answer, middle, y + _TALL + 13, size=11, anchor="middle", bold=True)
-    return drawing, lines
+            drawing.text(place.answer, middle, low + 13, size=11, anchor="middle", bold=True)
+    return first + _lines(places)

@@ -19,6 +19,7 @@ export function tokenStrip({ tokens, label, at, choose, look, point = () => {} }
     nodes[next].focus();
   });
 
+  let shown = null; // the token that was chosen last
   function draw() {
     nodes.forEach((token, i) => {
       const { name, share = 0, ground = "", mark = "", label: meaning } = look(i);
@@ -30,6 +31,14 @@ export function tokenStrip({ tokens, label, at, choose, look, point = () => {} }
       if (mark) token.dataset.mark = mark;
       if (meaning) token.setAttribute("aria-label", meaning);
     });
+    if (shown !== at()) intoView(nodes[(shown = at())]);
+  }
+
+  /** Scrolls the strip alone, not the page. */
+  function intoView(token) {
+    const top = token.offsetTop - node.offsetTop;
+    const seen = top >= node.scrollTop && top + token.offsetHeight <= node.scrollTop + node.clientHeight;
+    if (!seen) node.scrollTop = top - node.clientHeight / 2;
   }
 
   return { node, nodes, draw };

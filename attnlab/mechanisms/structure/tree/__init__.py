@@ -18,10 +18,11 @@ attends to its subtree, itself included, and a leaf to all leaves (not to nodes)
 cross-attention, every query attends to all leaves and nodes.
 
 Cost: attention takes $2 h n^2 (d + e)$ FLOPs. Accumulation takes $O(h e \sum_j D_j)$, where $D_j$
-is the depth of leaf j: $O(h e n \log n)$ for balanced trees; in deep trees ``parallel`` takes the
-$O(h e n^2)$ of attention instead. How many steps follow one another does not grow with the tree.
-The mask has $n^2$ entries; ``parallel`` holds $h e \sum_j D_j$ numbers where all leaves are equally
-deep, ``dense`` $h e$ times the nodes times the leaves.
+is the depth of leaf j: $O(h e n \log n)$ for balanced trees; in deep trees ``parallel`` takes up to
+$\frac{3}{2} h e n^2$, which the card states. How many steps follow one another does not grow with
+the tree. The mask has $n^2$ entries; ``parallel`` holds $h e \sum_j D_j$ numbers in shallow trees
+and, in deep ones, $h$ times the nodes times the tokens; ``dense`` $h e$ times the nodes times the
+leaves.
 
 ``naive``     the definition, one node after the other from the leaves up.
 ``dense``     the paper's three operations on a tensor of nodes × leaves: ``interpolate``,
@@ -196,8 +197,12 @@ CARD = Card(
     structure=TreeBatch,
     causal="never",
     because="a phrase is gathered from all of its words, the last ones included",
-    time=2 * h * n**2 * (d + e),
-    memory={"naive": n**2, "dense": h * e * n**2 / 4, "parallel": n**2},
+    time={
+        "naive": 2 * h * n**2 * (d + e),
+        "dense": 2 * h * n**2 * (d + e),
+        "parallel": 2 * h * n**2 * (d + e) + 3 * h * n**2 * e / 2,  # of deep trees
+    },
+    memory={"naive": n**2, "dense": h * e * n**2 / 4, "parallel": h * n**2 / 2},  # nodes: n / 2
     notes={"dense": ("interpolated", "averages")},
     variants=({"max_vertical": 2, "max_horizontal": 3},),
     build=TreeAttention,

@@ -1,11 +1,11 @@
 // A row for each token and a column for each step; above them how many tokens are still on the way.
-import { power, running } from "../../lib/depth.js";
+import { power, rowsOf, running } from "../../lib/depth.js";
 import { CIVIDIS, mixed } from "../../lib/colours.js";
 import { hatched } from "../../lib/hatch.js";
 import { two } from "../../lib/plane.js";
 import { el, hatchKey, plain, sized } from "../dom.js";
 
-const [LEFT, BARS] = [108, 34];
+const [LEFT, BARS] = [108, 44];
 const FONT = '11px system-ui, "DejaVu Sans", sans-serif';
 const WORDS = {
   distance: ["how far from the state with which it leaves", "there", "far"],
@@ -37,13 +37,14 @@ export function gridPanel(study, view) {
   canvas.addEventListener("keydown", (event) => {
     if (!plain(event)) return;
     // Keys may come faster than pictures, so that what was drawn last is not what is chosen.
-    const [token, step] = ["token", "step"].map((name) => study.model.get(name));
+    const [token, step, order] = ["token", "step", "order"].map((name) => study.model.get(name));
     const down = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10 }[event.key];
     const across = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!down && !across) return;
     event.preventDefault();
-    const line = study.rows.indexOf(token) + (down ?? 0);
-    if (down) study.set({ token: study.rows[Math.min(study.rows.length - 1, Math.max(0, line))] });
+    const rows = rowsOf(study.depth, order);
+    const line = rows.indexOf(token) + (down ?? 0);
+    if (down) study.set({ token: rows[Math.min(rows.length - 1, Math.max(0, line))] });
     else study.set({ step: Math.min(study.depth.s - 1, Math.max(0, step + across)) });
   });
 
@@ -77,14 +78,14 @@ export function gridPanel(study, view) {
       context.fillText(text, x, y);
     };
     if (early) {
-      write("still on the way", LEFT - 8, 22, "right");
+      write("still on the way", LEFT - 8, BARS - 8, "right");
       running(depth).forEach((count, at) => {
-        const tall = (BARS - 6) * (count / depth.n);
+        const tall = (BARS - 16) * (count / depth.n);
         context.fillStyle = view.colour("--av-series-0");
         context.globalAlpha = at > state.step ? 0.3 : 1;
         context.fillRect(LEFT + at * cell, BARS - tall, Math.max(1, cell - 1), tall);
         context.globalAlpha = 1;
-        if (cell >= 26 && count < depth.n) write(String(count), LEFT + (at + 0.5) * cell, Math.max(10, BARS - tall - 3), "center");
+        if (cell >= 26) write(String(count), LEFT + (at + 0.5) * cell, BARS - tall - 4, "center");
       });
     }
     write(depth.what, LEFT - 8, high - 5, "right");
