@@ -204,4 +204,14 @@ CARD = Card(
     claims=Objective(scored=s, hidden="what comes after a token", models=AlignedExits.models),
     options=Leaving,
     build=AlignedExits,
+    demo="""
+    >>> from attnlab.tasks import Batch
+    >>> model = attnlab.TinyTransformer(50, layers=4, depth="depth_adaptive")
+    >>> objective, tokens = attnlab.build("aligned_exits"), torch.arange(10)[None]
+    >>> batch = Batch(tokens, tokens.roll(-1, 1))
+    >>> objective.answers(model, batch).shape  # logits at each of four exits
+    torch.Size([4, 1, 10, 50])
+    >>> objective(model, batch)[1]  # targets are counted once
+    10
+    """,
 )

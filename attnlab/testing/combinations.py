@@ -71,6 +71,7 @@ def step(made: TinyTransformer, objective: str = "next_token") -> None:
         assert all(grad.isfinite().all() for grad in grads)
 
 
+@pytest.mark.filterwarnings("ignore:the layers have reached no fixed point")
 @pytest.mark.parametrize(("card", "other"), PAIRS)
 def test_two_parts_of_a_model_fit_or_are_refused(card: Card, other: Card) -> None:
     parts: dict[str, Any] = {card.role: card.name, other.role: other.name}
@@ -78,6 +79,8 @@ def test_two_parts_of_a_model_fit_or_are_refused(card: Card, other: Card) -> Non
     assert catalog.goes_with(other.name, card.name) == fits
     if any(getattr(each.claims, "ahead", "") for each in (card, other)):
         parts |= {"kind": "classifier", "classes": VOCAB}
+    if "inexact" in other.option_names():  # a hard choice, of keys or experts, has no fixed point
+        parts["depth_options"] = {"inexact": True}
     if not fits:
         with pytest.raises(ValueError, match=r"needs a join that |take a join that "):
             model(**parts)

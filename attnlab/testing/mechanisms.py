@@ -444,7 +444,7 @@ def test_nothing_is_read_before_it_is_written(card: Card, variant: int) -> None:
 @contextlib.contextmanager
 def _poisoned() -> Iterator[None]:
     """New memory holds NaN until it is written."""
-    fill = torch.utils.deterministic
+    fill: Any = torch.utils.deterministic  # whose attributes are set by its own properties
     before = torch.are_deterministic_algorithms_enabled(), fill.fill_uninitialized_memory
     torch.use_deterministic_algorithms(True)
     fill.fill_uninitialized_memory = True
@@ -688,8 +688,6 @@ def test_costs_hold_for_small_and_large_options(card: Card) -> None:
     for form, causal in itertools.product(card.forms, causalities(card)):
         for sizes, given in _draws(card, form, causal):
             layer = _built(card, form, causal, sizes, given)
-            if sizes.get("deep"):
-                layer.example, layer.found = "deep", {}
             flops, written, largest = _seen(layer, sizes["n"], sizes["dim"])
             for what, value in (("time", flops or written), ("memory", largest)):
                 claimed = _claimed(card, what, form, causal, sizes, given)
@@ -755,7 +753,8 @@ def _built(
     torch.manual_seed(2)
     widths = {name: sizes[name] for name in ("dim", "heads")}
     layer = catalog.build(card.name, **(widths | {"causal": causal} | made)).eval()
-    return layer if card.structure is None else OnExample(layer, card)
+    example = "deep" if sizes.get("deep") else "example"
+    return layer if card.structure is None else OnExample(layer, card, example)
 
 
 def _claimed(

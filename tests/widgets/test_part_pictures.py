@@ -223,6 +223,17 @@ def test_layers_that_share_all_their_weights_are_said_to() -> None:
     assert "of weights" not in part_pictures.drawn("plain", LIGHT).words
 
 
+def test_rounds_through_the_same_layers_are_one_round_with_a_way_back() -> None:
+    book = depth.look("equilibrium")
+    assert [call.layer for call in book.calls] == list(range(depth.LAYERS))
+    assert book.rounds > 1
+    assert not any(book.inside)
+    found = part_pictures.drawn("equilibrium", LIGHT)
+    assert f"{book.rounds} rounds through the same layers" in found.words
+    assert sum(kind == "curve" for kind, _ in found.drawing.parts) == 1
+    assert depth.look("plain").rounds == 1
+
+
 def test_layers_that_are_left_out_have_empty_places() -> None:
     book = depth.look("layer_drop")
     skipped = book.skipped()
@@ -271,6 +282,23 @@ def test_hidden_replaced_kept_and_scored_places_differ(mine: Any) -> None:
     words = objective.TEXT.split()
     texts = [part["content"] for kind, part in found.drawing.parts if kind == "text"]
     assert [text for text in texts if text in words].count(words[1]) == words[:-1].count(words[1])
+
+
+def test_what_is_cut_out_of_a_text_is_marked_by_signs() -> None:
+    found = objective.look(attnlab.card("span_corruption"))
+    assert {place.kind for place in found.source} == {objective.SHOWN, objective.SIGN}
+    assert found.hidden == len(objective.TEXT.split()) - 1 - sum(
+        place.kind == objective.SHOWN for place in found.source
+    )
+    answers = [place.answer for place in found.asked]
+    assert all(answers)
+    assert len({*answers} - {*objective.TEXT.split()}) == 2, "the sign of the span, and the end"
+
+
+def test_an_answer_for_the_whole_text_is_said_once() -> None:
+    found = objective.look(attnlab.card("sentence_order"))
+    assert found.whole in ("class 0", "class 1")
+    assert not any(place.answer for place in found.asked)
 
 
 # ---- compressions

@@ -265,6 +265,27 @@ def test_the_still_has_the_first_rows_and_says_how_many_are_left(table: Survey) 
     assert "mechanisms with the growth" in repr(table)
 
 
+def test_the_pages_of_another_shelf_stand_with_their_claims() -> None:
+    found = Survey()
+    assert found._parts == [], "no byte of a notebook is spent on what nobody looks at"
+    found.shelf, found.order = "join", "year"
+    joins = [card for card in attnlab.cards() if card.role == "join"]
+    assert [row["name"] for row in found.shown()] == [
+        card.name for card in sorted(joins, key=lambda card: card.paper.year)
+    ]
+    assert [tuple(pair) for pair in found.shown()[0]["claims"]] == attnlab.card(
+        found.shown()[0]["name"]
+    ).claims.rows()
+    texts = [part["content"] for kind, part in found.still().parts if kind == "text"]
+    assert "Post-norm, 2017" in texts
+    assert texts[0] == attnlab.catalog.TITLES["join"]
+    found.search = "deepn"
+    assert [row["name"] for row in found.shown()] == ["deep_norm"]
+    assert "1 page with" in repr(found)
+    with pytest.raises(traitlets.TraitError, match="shelf"):
+        found.shelf = "attic"
+
+
 def test_wrong_orders_are_refused() -> None:
     with pytest.raises(traitlets.TraitError):
         Survey().order = "price"

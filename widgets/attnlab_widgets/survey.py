@@ -71,9 +71,10 @@ class Survey(BaseWidget):
     ``order`` is one of "name", "year", "family", "claimed", "counted", "measured", "decodes",
     ``down`` whether the largest comes first, ``family`` and ``search`` a filter; all can be read
     and set. ``shelf`` is "mechanisms" or a role of the other shelves ("feed", "join", "depth",
-    "objective", "compress"), whose pages stand with what their cards claim. ``rows`` are the numbers as a list of dicts, ``check`` counts a row again and tries
-    whether it decodes, ``time`` times it too, in the background; ``wait`` waits for both. ``add``
-    gives a mechanism of your own a row, which is counted and tried like all others.
+    "objective", "compress"), whose pages stand with what their cards claim. ``rows`` are the
+    numbers as a list of dicts, ``check`` counts a row again and tries whether it decodes, ``time``
+    times it too, in the background; ``wait`` waits for both. ``add`` gives a mechanism of your own
+    a row, which is counted and tried like all others.
 
     Exponents are powers of n: counted from FLOPs of the mixing at n = 1,024 to 8,192, measured
     from times of the whole layer, projections included, at 512 to 4,096; width 256, 4 heads.
@@ -163,7 +164,9 @@ class Survey(BaseWidget):
     def description(self) -> str:
         """What is seen, in sentences."""
         if self.shelf != "mechanisms":
-            return f"{TITLES[self.shelf]}. {len(self.shown())} pages with what their cards claim."
+            pages = len(self.shown())
+            what = "page with what its card claims" if pages == 1 else "pages with what they claim"
+            return f"{TITLES[self.shelf]}. {pages} {what}."
         able = sum(row["decodes"] is True for row in self._rows)
         return (
             f"{len(self._rows)} mechanisms with the growth that their cards claim, the exponents "

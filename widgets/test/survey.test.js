@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
-import { arranged, power, within } from "../src/lib/survey.js";
+import { arranged, arrangedParts, power, within } from "../src/lib/survey.js";
 
 const { rows, cases } = JSON.parse(readFileSync(new URL("survey.json", import.meta.url)));
 
@@ -17,4 +17,11 @@ test("rows without a value come last, whatever the direction", () => {
 
 test("numbers in words", () => {
   assert.deepEqual([power(1.234), power(null), within(1.5, [1.25, 1.75]), within(null, null)], ["1.23", "–", "1.50 (1.25 to 1.75)", "–"]);
+});
+
+test("pages of another shelf are filtered by role and words, and sorted by name and year", () => {
+  const page = (name, role, year) => ({ name, title: name.toUpperCase(), role, year });
+  const pages = [page("b", "join", 2020), page("a", "join", 2022), page("c", "feed", 2017)];
+  const names = (chosen) => arrangedParts(pages, { shelf: "join", order: "claimed", down: false, search: "", ...chosen }).map(({ name }) => name).join("");
+  assert.deepEqual([names({}), names({ order: "name" }), names({ order: "year", down: true }), names({ shelf: "feed" }), names({ search: "A" })], ["ba", "ab", "ab", "c", "a"]);
 });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
-  arranged, bytes, flops, lengthSaid, levelsOf, mapOf, onScale, openTile, pairsOf, readAloud, setName, short, strongestKeys, three, word,
+  arranged, arrangedAround, bytes, flops, lengthSaid, levelsOf, mapOf, onScale, openTile, pairsOf, readAloud, setName, short, strongestKeys, three, word,
 } from "../src/lib/wall.js";
 
 /** As wall_bytes.encode writes it: two heads of one row of three, scales 0.5 and 0.25. */
@@ -103,4 +103,10 @@ test("a pair is read aloud, a masked one as masked, a summary by its number", ()
 
 test("places on a logarithmic scale", () => {
   assert.equal(onScale(10, 1, 100), 0.5);
+});
+
+test("pages of another role, in the chosen order", () => {
+  const pages = [{ name: "b", title: "B", role: "join", year: 2020 }, { name: "a", title: "A", role: "join", year: 2022 }, { name: "c", title: "C", role: "feed", year: 2017 }];
+  const names = (role, order) => arrangedAround(pages, role, order).map(({ name }) => name).join("");
+  assert.deepEqual([names("join", "name"), names("join", "year"), names("join", "cost"), names("feed", "name"), names("depth", "name")], ["ab", "ba", "ba", "c", ""]);
 });

@@ -213,4 +213,14 @@ CARD = Card(
     notes={"naive": ("states", "halted"), "early": ("states", "halted")},
     variants=({"halting": "multinomial"},),
     aliases=("exits", "early_exit"),
+    demo="""
+    >>> from attnlab.core.probe import record
+    >>> model = attnlab.TinyTransformer(50, layers=4, depth="depth_adaptive").eval()
+    >>> with record() as notes:
+    ...     logits = model(torch.arange(10)[None])
+    >>> len(notes["states"])  # one after each layer, any of which can answer
+    4
+    >>> model.logits(notes["states"][0]).shape
+    torch.Size([1, 10, 50])
+    """,
 )

@@ -291,4 +291,16 @@ CARD = Card(
     notes={"implicit": ("states", "residual")},
     variants=({"tolerance": 1e-12, "most_steps": 1000},),
     aliases=("deq", "deep_equilibrium"),
+    demo="""
+    >>> def sizes(layers):  # elements that the forward pass keeps
+    ...     found = []
+    ...     given = {"dim": 32, "layers": layers, "depth": "equilibrium"}
+    ...     model = attnlab.TinyTransformer(50, **given)
+    ...     keep = lambda saved: found.append(saved.numel()) or saved
+    ...     with torch.autograd.graph.saved_tensors_hooks(keep, lambda saved: saved):
+    ...         model(torch.arange(20)[None])
+    ...     return sum(found)
+    >>> sizes(3) == sizes(1)  # they do not grow with the layers
+    True
+    """,
 )

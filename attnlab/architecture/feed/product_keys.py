@@ -154,6 +154,11 @@ class ProductKeys(nn.Module):
     def _normalised(self, q: Tensor, padding: Tensor | None) -> Tensor:
         if self.norm is None:
             return q
+        if self.training and (q[..., 0].numel() if padding is None else padding.sum()) < 2:
+            raise ValueError(
+                "batch_norm=True needs at least 2 real tokens in a batch while training, whose "
+                "mean and spread it takes; give more, or build the layer without it"
+            )
         if padding is None:
             out: Tensor = self.norm(q.flatten(0, 1)).view_as(q)
             return out

@@ -84,6 +84,8 @@ def test_padding_takes_no_part_in_the_batch_norm() -> None:
 def test_what_cannot_be_is_refused_in_a_sentence() -> None:
     with pytest.raises(ValueError, match=r"top should be at most keys² = 9, .* got 10"):
         attnlab.build("product_keys", dim=6, keys=3, top=10)
+    with pytest.raises(ValueError, match="at least 2 real tokens in a batch"):
+        ProductKeys(6, keys=7, batch_norm=True).train()(torch.zeros(1, 1, 6))
     with pytest.raises(ValueError, match="has no hidden layer whose width is hidden=4"):
         TinyTransformer(11, dim=8, heads=2, layers=2, feed="product_keys", hidden=4)
 

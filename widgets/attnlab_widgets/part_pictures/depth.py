@@ -46,7 +46,7 @@ class Book:
         self.calls: list[Call] = []
         self.inside: list[int] = []
         self.before: list[int] = [0]
-        self.open = False
+        self.open, self.rounds = False, 1
         self._seen: dict[int, Tensor] = {}
 
     def begin(self, call: Call) -> None:
@@ -80,16 +80,26 @@ class Book:
             self.before.insert(layer, 0)
 
     def in_layers(self) -> None:
-        """Put the halves of layers together, where they run in the usual order."""
-        halves = [(call.layer, call.half) for call in self.calls]
-        usual = [(layer, half) for layer in range(len(halves) // 2) for half in HALVES]
-        if not halves or halves != usual:
-            return
-        self.calls = [call._replace(half="") for call in self.calls[::2]]
-        self.inside = [sum(self.inside[at : at + 2]) for at in range(0, len(halves), 2)]
-        between = self.before[1:-1:2]
-        self.inside = [a + b for a, b in zip(self.inside, between, strict=True)]
-        self.before = [*self.before[:-1:2], self.before[-1]]
+        """Put the halves of layers together where they run in the usual order, and rounds through
+        all layers in one."""
+        ran = [(call.layer, call.half) for call in self.calls]
+        for parts in (HALVES, ("",)):
+            usual = [(layer, half) for layer in range(LAYERS) for half in parts]
+            rounds = len(ran) // len(usual)
+            if ran and ran == usual * rounds:
+                self._fold(rounds, len(parts))
+
+    def _fold(self, rounds: int, parts: int) -> None:
+        """Into one call for each layer; of so many ``parts`` in each of the ``rounds``."""
+        inside, before = [0] * LAYERS, [0] * LAYERS
+        for at in range(len(self.calls)):
+            layer, part = at // parts % LAYERS, at % parts
+            inside[layer] += self.inside[at] + (self.before[at] if part else 0)
+            before[layer] += 0 if part else self.before[at]
+        first = self.calls[: LAYERS * parts : parts]
+        self.calls = [call._replace(half="") for call in first]
+        self.inside, self.before = inside, [*before, self.before[-1]]
+        self.rounds = rounds
 
 
 class Layer(nn.Module):
@@ -143,7 +153,8 @@ def look(name: str) -> Book:
 def _booked(name: str) -> Book:
     book = Book()
     takes = parameters_of(catalog.card(name).build)
-    given = {key: value for key, value in {"dim": DIM, "layers": LAYERS}.items() if key in takes}
+    sizes: dict[str, Any] = {"dim": DIM, "layers": LAYERS}
+    given = {key: value for key, value in sizes.items() if key in takes}
     way: Any = catalog.build(name, **given).train()
     sets = way.sets(LAYERS) if hasattr(way, "sets") else (range(LAYERS),)
     weights = zip(*sets, strict=True)
@@ -168,6 +179,8 @@ def draw(card: Card, theme: Theme) -> Sketch:
     calls = book.calls[:MOST]
     halves = any(call.half for call in calls)
     what = "sublayers: s attention, f feed-forward layer" if halves else "layers, as they run"
+    if book.rounds > 1:
+        what = f"layers, run {book.rounds} times until nothing changes"
     drawing = sheet(112, theme, f"{LAYERS * (1 + halves)} {what}")
     step = (WIDE - 2 * _END) / max(len(calls), 1)
     side = min(_SIDE, step * 0.62)
@@ -185,6 +198,8 @@ def draw(card: Card, theme: Theme) -> Sketch:
         if earlier:
             _back(drawing, x + side / 2, x + side / 2 - (at - earlier[-1]) * step)
         x += side
+    if book.rounds > 1:
+        _back(drawing, x - side / 2, _END + step - side / 2)
     drawing.line([(x, middle), (x + _END, middle)], theme.quiet, 1.5)
     _kept_before(drawing, x + _END / 2, middle, book.before[len(calls)])
     if len(book.calls) > MOST:
@@ -248,11 +263,14 @@ def _words(card: Card, book: Book, whole: float) -> str:
     whole /= 1 + halves
     inside = sum(each > whole / 2 for each in book.inside)
     places = sum(each > 0 for each in book.before)
-    sets, calls = len({(call.weights, call.half) for call in book.calls}), len(book.calls)
+    sets = len({(call.weights, call.half) for call in book.calls})
+    calls = len(book.calls) * book.rounds
     shared = f" of {counted(sets, 'set', 'sets')} of weights" if sets < calls else ""
     skipped = book.skipped()
     if skipped:
         shared += f", {counted(len(skipped), 'is', 'are')} left out"
+    if book.rounds > 1:
+        shared = f", {book.rounds} rounds through the same layers"
     what = f"The sublayers of {LAYERS} layers" if halves else f"{LAYERS} layers"
     return (
         f"{what} run in {counted(calls, 'call', 'calls')}{shared}. The forward pass keeps what is "

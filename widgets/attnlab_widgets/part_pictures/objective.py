@@ -9,6 +9,7 @@ from torch import Tensor
 from attnlab.catalog import build
 from attnlab.core.card import Card
 from attnlab.core.options import parameters_of
+from attnlab.core.probe import record
 from attnlab.figures.drawing import Drawing
 from attnlab.figures.layout import text_width
 from attnlab.figures.theme import SERIES, Theme
@@ -18,7 +19,7 @@ from attnlab_widgets.part_pictures.sketch import SMALL, WIDE, Sketch, counted, s
 
 TEXT = "the old cat saw the dog and the dog ran to the old cat ."
 _TOP, _TALL, _LINE, _GAP = 28, 18, 44, 4
-HIDDEN, REPLACED, SHOWN = "hidden", "replaced", "shown"
+HIDDEN, REPLACED, SIGN, SHOWN = "hidden", "replaced", "sign", "shown"
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,12 @@ class Place:
 
 @dataclass(frozen=True)
 class Example:
-    """What an encoder reads, if there is one, what stands where answers are asked, and the answer
-    for the whole text, if it is one."""
+    """What an encoder reads, if there is one, what stands where answers are asked, how many tokens
+    of the text are hidden, and the answer for the whole text, if it is one."""
 
     source: list[Place]
     asked: list[Place]
+    hidden: int
     whole: str
 
 
@@ -49,7 +51,9 @@ def draw(card: Card, theme: Theme) -> Sketch:
     scored = sum(bool(place.answer) for place in found.asked)
     said = f"▾ the answer wanted, at {scored} of {len(found.asked)} places"
     if found.whole:
-        said = f"▾ one answer for the whole text: {found.whole}"
+        said = f"▾ one answer for the text: {found.whole}"
+    signs = any(place.kind == SIGN for place in (*found.source, *found.asked))
+    said += " · ⟨1⟩ is added to the text" if signs else ""
     drawing.text(said, 8, _TOP + line * _LINE + 6, size=SMALL, quiet=True)
     return Sketch(drawing, _words(card, found, scored))
 
@@ -61,64 +65,80 @@ def look(card: Card) -> Example:
     tokens = torch.tensor([[vocabulary.index(word) for word in words]])
     objective: Any = build(card.name, **_given(card, len(vocabulary)))
     given = Batch(tokens[:, :-1], tokens[:, 1:], torch.ones(1, len(words) - 1, dtype=torch.bool))
-    asked = objective.prepare(given, torch.Generator().manual_seed(1))
-    own = given.inputs[0]
-    targets = asked.targets[0] if asked.targets.dim() > 1 else None
-    whole = "" if targets is not None else f"class {int(asked.targets[0])}"
-    source = (
-        []
-        if asked.source is None
-        else _places(asked.source, asked.source_padding, None, own, vocabulary)
-    )
-    return Example(source, _places(asked.inputs, asked.padding, targets, own, vocabulary), whole)
+    with record() as notes:
+        asked = objective.prepare(given, torch.Generator().manual_seed(1))
+    text = Text(vocabulary, given.inputs[0].tolist())
+    source = [] if asked.source is None else text.places(asked.source, asked.source_padding)
+    by_token = asked.targets.dim() > 1
+    targets = asked.targets[0] if by_token else None
+    places = text.places(asked.inputs, asked.padding, targets, in_place=not source)
+    hidden = sum(place.kind == HIDDEN for place in source or places)
+    if "hidden" in notes:
+        hidden = int(notes.last("hidden").sum())
+    return Example(source, places, hidden, "" if by_token else f"class {int(asked.targets[0])}")
 
 
 def _given(card: Card, vocab: int) -> dict[str, Any]:
     return {"vocab": vocab} if "vocab" in parameters_of(card.build) else {}
 
 
-def _places(
-    inputs: Tensor, padding: Tensor | None, targets: Tensor | None, own: Tensor, words: list[str]
-) -> list[Place]:
-    """The real tokens of the first row. Another token at the place of the text's own was replaced,
-    where the text kept its length and most of its tokens; one beyond the vocabulary hides it."""
-    row = inputs[0].tolist()
-    compared = len(row) == len(own) and int((inputs[0] == own).sum()) > len(own) / 2
-    real = [True] * len(row) if padding is None else padding[0].tolist()
-    specials = sorted({token for token in row if token >= len(words)})
-    found = []
-    for at, token in enumerate(row):
-        if not real[at]:
-            continue
-        target = UNSCORED if targets is None else int(targets[at])
-        kind = SHOWN
-        if token >= len(words):
-            kind = HIDDEN
-        elif compared and token != int(own[at]):
-            kind = REPLACED
-        word = _word(token, words, one=len(specials) == 1)
-        answer = "" if target == UNSCORED else _word(target, words, one=False)
-        found.append(Place(word, answer, kind))
-    return found
+class Text:
+    """The words of a text, and the signs that an objective adds to them, in their order."""
 
+    def __init__(self, words: list[str], own: list[int]) -> None:
+        self.words, self.own = words, own
+        self.signs: list[int] = []
 
-def _word(token: int, words: list[str], *, one: bool) -> str:
-    """A token beyond the vocabulary is blank, or numbered where there are several."""
-    if token < len(words):
-        return words[token]
-    return "" if one else f"⟨{token - len(words) + 1}⟩"
+    def places(
+        self,
+        inputs: Tensor,
+        padding: Tensor | None,
+        targets: Tensor | None = None,
+        *,
+        in_place: bool = False,
+    ) -> list[Place]:
+        """The real tokens of the first row; ``in_place`` if they may stand where the text's do."""
+        row = inputs[0].tolist()
+        real = [True] * len(row) if padding is None else padding[0].tolist()
+        asked = [UNSCORED] * len(row) if targets is None else targets.tolist()
+        same = sum(a == b for a, b in zip(row, self.own, strict=False))
+        told = in_place and len(row) == len(self.own) and same > len(row) / 2
+        return [
+            Place(
+                "" if kind == HIDDEN else self._name(token),
+                "" if target == UNSCORED else self._name(target),
+                kind,
+            )
+            for at, (token, target) in enumerate(zip(row, asked, strict=True))
+            if real[at]
+            for kind in [self._kind(token, self.own[at] if told else None)]
+        ]
+
+    def _kind(self, token: int, own: int | None) -> str:
+        """A token beyond the vocabulary hides the text's own at its place, if there is one; another
+        word replaces it."""
+        if token >= len(self.words):
+            return SIGN if own is None else HIDDEN
+        return SHOWN if own in (None, token) else REPLACED
+
+    def _name(self, token: int) -> str:
+        if token < len(self.words):
+            return self.words[token]
+        if token not in self.signs:
+            self.signs.append(token)
+        return f"⟨{self.signs.index(token) + 1}⟩"
 
 
 def _words(card: Card, found: Example, scored: int) -> str:
     read = found.source or found.asked
-    hidden = sum(place.kind == HIDDEN for place in read)
     replaced = sum(place.kind == REPLACED for place in read)
-    said = counted(hidden, "is hidden", "are hidden").capitalize()
+    said = counted(found.hidden, "is hidden", "are hidden").capitalize()
     said += f" and {replaced} replaced" if replaced else ""
     asked = f"the text has one answer, {found.whole}"
     if not found.whole:
         asked = f"{counted(scored, 'is', 'are')} scored"
-    hides = f"Hidden from the model: {card.claims.hidden}."
+    claims: Any = card.claims
+    hides = f"Hidden from the model: {claims.hidden}."
     return f"A text of {len(read)} tokens as it is read. {said}; {asked}. {hides}"
 
 
@@ -143,12 +163,12 @@ def _strip(drawing: Drawing, places: list[Place], first: int) -> int:
     theme = drawing.theme
     for place, (x, line, wide) in zip(places, _placed(places), strict=True):
         y, middle = _TOP + (first + line) * _LINE, x + wide / 2
-        fill = theme.quiet if place.kind == HIDDEN else theme.panel
+        fill = {HIDDEN: theme.quiet, SIGN: theme.paper}.get(place.kind, theme.panel)
         edge, width = (SERIES[1], 2) if place.kind == REPLACED else (theme.grid, 1)
         drawing.box(x, y, wide, _TALL, fill, edge, width)
         if place.word:
-            ink = theme.paper if place.kind == HIDDEN else ""
-            drawing.text(place.word, middle, y + _TALL / 2, size=11, anchor="middle", colour=ink)
+            quiet = place.kind == SIGN
+            drawing.text(place.word, middle, y + _TALL / 2, size=11, anchor="middle", quiet=quiet)
         if place.answer:
             low = y + _TALL
             drawing.patch(

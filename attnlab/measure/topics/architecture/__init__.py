@@ -1,4 +1,4 @@
-"""What stands between attention layers: experts beside loops and peers."""
+"""What stands between attention layers: ways through them, and experts beside loops and peers."""
 
 from collections.abc import Iterator
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +17,7 @@ from attnlab.measure.timing import compare
 EXPERTS, DIM = 8, 256
 HIDDEN = 3 * DIM  # of Mixtral's experts 2·DIM, which have three matrices and not two
 PASSES = ("forward", "forward and backward")
-FREE = {"capacity": None, "evaluation_capacity": None}
+FREE: dict[str, Any] = {"capacity": None, "evaluation_capacity": None}
 Layer = Callable[[Tensor], Tensor]
 
 
