@@ -260,7 +260,7 @@ CARD = Card(
     options=SpanOptions,
     build=SpanCorruption,
     variants=({"rate": 0.5, "span": 2}, {"span": 20}),
-    aliases=("t5_spans", "byt5"),
+    aliases=("t5_spans",),
     demo="""
     >>> from attnlab.tasks import Batch
     >>> tokens = torch.arange(20)[None]
