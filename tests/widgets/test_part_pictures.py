@@ -1,6 +1,7 @@
 """The pictures of the other shelves: one for every page, and each shows what its page does."""
 
 import dataclasses
+import inspect
 import re
 import xml.dom.minidom
 from collections.abc import Iterator, Sequence
@@ -80,7 +81,7 @@ def test_pictures_are_light_and_dark_and_the_same_each_time(card: Card) -> None:
     assert LIGHT.paper not in dark.svg()
     assert DARK.paper in dark.svg()
     state = torch.get_rng_state()
-    part_pictures.drawn.__wrapped__(card.name, LIGHT)
+    inspect.unwrap(part_pictures.drawn)(card.name, LIGHT)
     assert torch.equal(torch.get_rng_state(), state), "the reader's generator stays"
 
 
@@ -147,7 +148,7 @@ def test_a_memory_is_drawn_by_the_values_that_are_read() -> None:
     seen = feed.look(attnlab.card("product_keys"))
     assert seen.taken is None
     assert seen.what == "values of a memory"
-    top = attnlab.build("product_keys", dim=feed.DIM)
+    top: Any = attnlab.build("product_keys", dim=feed.DIM)
     assert ((seen.units > 0).sum(1) <= top.top * top.queries).all()
     np.testing.assert_allclose(seen.units.sum(1), top.queries, rtol=1e-5)
 
