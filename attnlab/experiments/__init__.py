@@ -11,7 +11,7 @@ thresholds here; those are benchmarks, in `attnlab.measure`.
 Two mechanisms were mended after rows of theirs had been stored: RWKV starts as the released code
 does, and S4D's poles have eigenvectors of one sign on every processor. The rows of RWKV in
 ``far_context`` and ``quality`` and those of S4D in ``quality``, ``recall`` and ``selection`` are
-older. What to expect of them: RWKV's copying in ``latching``, run again, differs by at most 1.4
+older. What to expect of them: RWKV's copying in ``latching``, run again, differs by at most 0.9
 points, and one training of S4D in ``selection`` by 0.9 points at the length of its training and 5
 at twice that length. Rows of two other arms, run again, are the stored ones.
 """
