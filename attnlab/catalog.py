@@ -341,7 +341,8 @@ def _prepares(join: Card, feed: Card) -> bool:
         return True
     with torch.random.fork_rng(devices=[]):
         sublayer, takes = build(feed.name, dim=4), parameters_of(join.build)
-        given = {name: size for name, size in {"dim": 4, "layers": 2}.items() if name in takes}
+        sizes: dict[str, Any] = {"dim": 4, "layers": 2}
+        given = {name: size for name, size in sizes.items() if name in takes}
         made: Any = build(join.name, **given)
     try:
         made.prepare(sublayer)

@@ -149,7 +149,7 @@ def routed_in(
     _refuse_without(notes, model)
     choosing = "experts" if any(isinstance(m, ExpertChoice) for m in model.modules()) else "tokens"
     names = ("chosen", "gates", "router", "experts", "capacity")
-    found = []
+    found: list[Routed] = []
     for chosen, gates, router, experts, capacity in zip(*(notes[x] for x in names), strict=True):
         if len(chosen) != 1:
             raise ValueError(f"`inputs` should be one sequence, got {len(chosen)}")

@@ -89,7 +89,7 @@ class ExpertsView(BaseWidget):
         self.layers = _layers(chosen, gates, router, capacity, count, choosing, titles)
         n = len(self.layers[0].chosen)
         if experts is not None:
-            same_as(self.layers, _whole("experts", experts, len(self.layers)))
+            same_as(self.layers, list(_whole("experts", experts, len(self.layers))))
         patches = _patches(image, grid, n)
         if patches and tokens is None:
             shown = [str(each) for each in patches.tokens(n)]

@@ -153,7 +153,8 @@ def look(name: str) -> Book:
 def _booked(name: str) -> Book:
     book = Book()
     takes = parameters_of(catalog.card(name).build)
-    given = {key: value for key, value in {"dim": DIM, "layers": LAYERS}.items() if key in takes}
+    sizes: dict[str, Any] = {"dim": DIM, "layers": LAYERS}
+    given = {key: value for key, value in sizes.items() if key in takes}
     way: Any = catalog.build(name, **given).train()
     sets = way.sets(LAYERS) if hasattr(way, "sets") else (range(LAYERS),)
     weights = zip(*sets, strict=True)

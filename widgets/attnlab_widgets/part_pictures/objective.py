@@ -137,7 +137,8 @@ def _words(card: Card, found: Example, scored: int) -> str:
     asked = f"the text has one answer, {found.whole}"
     if not found.whole:
         asked = f"{counted(scored, 'is', 'are')} scored"
-    hides = f"Hidden from the model: {card.claims.hidden}."
+    claims: Any = card.claims
+    hides = f"Hidden from the model: {claims.hidden}."
     return f"A text of {len(read)} tokens as it is read. {said}; {asked}. {hides}"
 
 

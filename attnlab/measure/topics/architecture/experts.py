@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,12 +17,12 @@ from attnlab.measure.timing import compare
 EXPERTS, DIM = 8, 256
 HIDDEN = 3 * DIM  # of Mixtral's experts 2·DIM, which have three matrices and not two
 PASSES = ("forward", "forward and backward")
-FREE = {"capacity": None, "evaluation_capacity": None}
+FREE: dict[str, Any] = {"capacity": None, "evaluation_capacity": None}
 Layer = Callable[[Tensor], Tensor]
 
 
 def rows(*, quick: bool, threads: int) -> Iterator[Row]:
-    n, repeats = (64, 2) if quick else (4096, 21)
+    n, repeats = (64, 2) if quick else (4096, 11)
     for which in PASSES:
         for name in ("switch", "gshard"):
             grouped, loop = ours(name), ours(name, "naive")
