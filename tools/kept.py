@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 LARGEST = 2_000_000  # bytes
 _KEPT = re.compile(r'\bKept\("(\d\d)"\)')
@@ -18,22 +19,28 @@ print(written, written.stat().st_size)
 """
 
 
-def trained(path: Path) -> str:
-    """Run the notebook; the place of the file that was written, and its bytes."""
+def anew(path: Path) -> Any:
+    """The notebook with all its trainings, and a cell at its end that saves them."""
     import nbformat
-    from nbclient import NotebookClient
 
     notebook = nbformat.read(path, as_version=4)
-    keeps = False
-    for cell in notebook.cells:
-        if cell.cell_type == "code" and _KEPT.search(cell.source):
-            keeps, cell.source = True, _KEPT.sub(r'Kept("\1", anew=True)', cell.source)
-    if not keeps:
+    keeping = [c for c in notebook.cells if c.cell_type == "code" and _KEPT.search(c.source)]
+    if not keeping:
         raise ValueError(f'{path} has no expression such as Kept("14"): it keeps nothing.')
+    for cell in keeping:
+        cell.source = _KEPT.sub(r'Kept("\1", anew=True)', cell.source)
     notebook.cells.append(nbformat.v4.new_code_cell(_SAVE))
-    folder = {"metadata": {"path": str(path.resolve().parent)}}
+    return notebook
+
+
+def trained(path: Path) -> tuple[str, int]:
+    """Run the notebook anew; the place of the file that was written, and its bytes."""
+    from nbclient import NotebookClient
+
+    notebook, folder = anew(path), {"metadata": {"path": str(path.resolve().parent)}}
     NotebookClient(notebook, timeout=1800, resources=folder).execute()
-    return str(notebook.cells[-1].outputs[-1]["text"]).strip()
+    written, _, size = notebook.cells[-1].outputs[-1]["text"].strip().rpartition(" ")
+    return written, int(size)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,9 +48,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("notebook", type=Path, nargs="+")
     large = False
     for path in parser.parse_args(arguments).notebook:
-        written, _, size = trained(path).rpartition(" ")
-        large |= int(size) > LARGEST
-        print(f"{written}: {int(size):,} bytes{', more than 2 MB' if int(size) > LARGEST else ''}")
+        try:
+            written, size = trained(path)
+        except (OSError, ValueError) as error:
+            parser.error(str(error))
+        large |= size > LARGEST
+        print(f"{written}: {size:,} bytes{', more than 2 MB' if size > LARGEST else ''}")
     return int(large)
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from attnlab import exercises
+from attnlab.architecture.join import deep_norm
 from attnlab.exercises.answers import NumberExercise
 from attnlab.mechanisms.convolution.lite_transformer import LongShort, LongShortAttention
 from attnlab.mechanisms.fixed import etc
@@ -117,6 +118,7 @@ OTHERWISE = {
     "check_slowest_turn": (2000 * math.pi, 6283),
     "check_sorting_length": (min(n for n in range(64, 9999, 64) if n * n / 64**2 >= 2 * n),),
     "check_state_numbers": (537.5, 535, 540, torch.tensor(537.0)),
+    "check_stream_factor": (deep_norm.constants(100)[0], 2 * 12.5**0.25),
     "check_strided_keys": (pairs_of(Factors(stride=128).pattern(), 16_384),),
     "check_table_length": (min(n for n in range(999) if 8 * n * n >= 2 * 512**2),),
     "check_table_width": (max(r for r in range(48) if 1600 * r + 48 * r < 1600 * 48),),

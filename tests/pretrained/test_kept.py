@@ -77,3 +77,18 @@ def test_every_lesson_that_keeps_models_has_its_file() -> None:
         asked = set(re.findall(r'Kept\(\\"(\d\d)\\"\)', path.read_text(encoding="utf-8")))
         assert asked <= {number}
         assert all((kept.FOLDER / f"{n}.safetensors").exists() for n in asked)
+
+
+def test_a_lesson_is_trained_anew_as_it_stands_and_saved_at_its_end() -> None:
+    path = LESSONS["14"]
+    cells = [cell for cell in tool.anew(path).cells if cell.cell_type == "code"]
+    assert sum('Kept("14", anew=True)' in cell.source for cell in cells) == 1
+    assert not any('Kept("14")' in cell.source for cell in cells)
+    assert ".save()" in cells[-1].source
+    assert 'Kept(\\"14\\")' in path.read_text(encoding="utf-8")
+
+
+def test_a_lesson_that_keeps_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        tool.main([str(LESSONS["00"])])
+    assert "it keeps nothing" in capsys.readouterr().err

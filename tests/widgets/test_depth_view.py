@@ -263,6 +263,7 @@ def _rows(one: DepthView) -> list[int]:
 
 def _shares(one: DepthView) -> list[float]:
     """Where the distances are on the colours; 2 where nothing is computed."""
+    one.colour = "distance"
     values = one.values().numpy()
     scale = Scale(values, "distance")
     return [2.0 if math.isnan(value) else scale.share(value) for value in values.ravel()]

@@ -113,13 +113,20 @@ def test_the_first_token_that_no_expert_computes_is_read_out() -> None:
 
 
 def test_layers_have_choices_of_their_own() -> None:
-    chosen = torch.stack((CHOSEN, CHOSEN.flip(0)))
+    second = CHOSEN.flip(0)
+    second[2, 1] = NONE
+    chosen = torch.stack((CHOSEN, second))
     one = ExpertsView(WORDS, chosen, capacity=[3, 2], titles=["low", "high"])
     one.layer = 1
     assert one.routed.title == "high"
     assert one.routed.capacity == 2
-    assert one.placed == 11
-    assert torch.equal(one.taken(), by_hand(CHOSEN.flip(0), one.capacity, 3))
+    assert one.placed == 10, "all of this layer"
+    assert torch.equal(one.taken(), by_hand(second, one.capacity, 3))
+    one.layer = 0
+    assert one.placed == 11, "wholly placed it stays"
+    one.placed = 4
+    one.layer = 1
+    assert one.placed == 4
 
 
 def test_experts_that_choose_take_the_tokens_with_the_highest_gates() -> None:

@@ -241,6 +241,21 @@ def test_padding_changes_nothing_for_real_tokens() -> None:
     assert out.isfinite().all()
 
 
+def test_layers_that_are_computed_again_give_the_same_and_charge_once() -> None:
+    ours, found = model(depth_options=ACT).train(), []
+    for again in (False, True):
+        ours.checkpoint = again
+        with charged() as charges:
+            loss = ours(TOKENS).square().mean()
+            total = charges.total()
+            assert total is not None
+            gradients = torch.autograd.grad(loss + total, list(ours.parameters()))
+        assert len(charges.items) == 1
+        found.append((total, *gradients))
+    for mine, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(mine, theirs)
+
+
 def test_one_block_and_a_unit_are_all_there_is() -> None:
     one, many = (
         sum(p.numel() for p in model(layers=n, depth_options=ACT).parameters()) for n in (1, 9)
