@@ -5,6 +5,7 @@ import torch
 
 from attnlab import catalog
 from attnlab.core.charges import charged
+from attnlab.core.probe import record
 from attnlab.models.tiny import TinyTransformer
 from attnlab.objectives.aligned_exits import (
     aligned_loss,
@@ -91,7 +92,12 @@ def test_what_is_charged_teaches_to_leave_and_unscored_tokens_to_stay() -> None:
         optimizer.zero_grad()
         value.backward()
         optimizer.step()
-    assert value < 0.7  # scored tokens leave after layer 1; the others after the last
+    with record() as notes, torch.no_grad():
+        ours.eval()(given.inputs)
+    (left,) = notes["halted"]
+    assert (left[:, 1:] == 1).all()  # scored
+    assert (left[:, 0] == EXITS).all()
+    ours.train()
     with charged() as charges:
         catalog.build("aligned_exits", cost=50.0, weight=0.0).answers(ours, given)
     assert charges.total() == 0

@@ -76,7 +76,7 @@ class Solver(Options):
 
     tolerance: float = 1e-3
     most_steps: Size = 100
-    window: Size = 3
+    window: Size = 1
     inexact: bool = False
 
     def check(self) -> None:
@@ -189,7 +189,7 @@ def anderson(f: Step, z: Tensor, options: Solver) -> Tensor:
         new = f(z)
         r = new - z
         residual = _residuals(new, r)
-        result = torch.where(running[:, None, None], new, result)
+        result = new if running.all() else torch.where(running[:, None, None], new, result)
         running &= ~(residual <= options.tolerance)
         if not running.any():
             return result
@@ -199,6 +199,9 @@ def anderson(f: Step, z: Tensor, options: Solver) -> Tensor:
         z = torch.where(worse[:, None, None], plain, new - mixed(r, past))
         bound = residual.masked_fill(worse, math.inf) if past else bound
         plain, old = new, r
+        if len(past) == options.window:  # not kept while f runs, as the next one replaces it
+            past.popleft()
+        del new, r
     return _not_found(result, residual[running], options)
 
 

@@ -21,6 +21,7 @@ from attnlab.architecture.depth.equilibrium import (
 from attnlab.core.branches import Branch
 from attnlab.core.charges import charge, charged
 from attnlab.core.probe import record
+from attnlab.measure.count import count
 from attnlab.models.tiny import TinyTransformer
 from attnlab.testing.architecture import deep
 
@@ -216,3 +217,18 @@ def test_what_layers_charge_is_refused() -> None:
 
     with charged(), pytest.raises(ValueError, match="has no gradient here"):
         implicit(x, [Charging()])
+
+
+def test_the_most_memory_is_near_that_of_one_plain_layer() -> None:
+    """Both passes, counted, whatever the number of steps: the solver holds a few streams beside."""
+    tokens, peaks = torch.arange(256)[None] % 32, {}
+    for depth, tolerance in (("plain", None), ("equilibrium", 1e-3), ("equilibrium", 1e-6)):
+        torch.manual_seed(0)
+        given = {"depth_options": {"tolerance": tolerance}} if tolerance else {}
+        one = TinyTransformer(
+            vocab=32, dim=64, heads=4, layers=1, max_len=256, positions="none", depth=depth, **given
+        )
+        peaks[depth, tolerance] = count(one, tokens, backward=True).peak_bytes
+    plain, few, many = peaks.values()
+    assert few < 1.45 * plain
+    assert many < 1.01 * few
