@@ -6,6 +6,7 @@ from torch import nn
 
 from attnlab import catalog
 from attnlab.core.suggest import suggestion
+from attnlab.models.tiny import TinyTransformer
 from attnlab.train.checks import shown
 from attnlab.train.task import Task
 from attnlab.train.tensors import bare
@@ -46,8 +47,9 @@ def chosen(objective: str | nn.Module, task: Task) -> Any:
 
 def check_kind(model: nn.Module, objective: Any) -> None:
     """A ValueError for a TinyTransformer of a kind that the objective cannot train."""
-    kind, able = getattr(bare(model), "kind", None), getattr(objective, "models", None)
-    if able is not None and isinstance(kind, str) and kind not in able:
+    model, able = bare(model), getattr(objective, "models", None)
+    kind = getattr(model, "kind", None)
+    if able is not None and isinstance(model, TinyTransformer) and kind not in able:
         raise ValueError(
             f"{type(objective).__name__} trains models of kind {' or '.join(map(repr, able))}, got "
             f"a model of kind={kind!r}. attnlab.train.model_options(task, objective) has the "
