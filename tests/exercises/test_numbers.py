@@ -9,6 +9,7 @@ import torch
 
 from attnlab import exercises
 from attnlab.architecture.join import deep_norm
+from attnlab.core.experts import room
 from attnlab.exercises.answers import NumberExercise
 from attnlab.mechanisms.convolution.lite_transformer import LongShort, LongShortAttention
 from attnlab.mechanisms.fixed import etc
@@ -94,6 +95,7 @@ OTHERWISE = {
     "check_equal_lengths": (18 / 6,),
     "check_equal_pairs": (min(n for n in range(1, 999) if n * n >= 2 * 32 * n),),
     "check_etc_pairs": (etc.GlobalLocal(global_tokens=20, radius=10).pattern().count(1020),),
+    "check_expert_capacity": (int(room(torch.zeros(1, 500, 4), 16, 1.25, None)),),
     "check_far_part": (320,),
     "check_feature_count": (math.ceil(4 * math.expm1(10)),),
     "check_gap": (4, 1 / 0.25),
@@ -114,6 +116,7 @@ OTHERWISE = {
     "check_score_bytes": (2**30,),
     "check_seed_chance": (chance_of_three(),),
     "check_share_left": (0.22, torch.tensor(-1.5).exp()),
+    "check_shared_parameters": (sum(3e6 * (layer == 0) + 5e6 for layer in range(12)),),
     "check_sharp": (2.2,),
     "check_slowest_turn": (2000 * math.pi, 6283),
     "check_sorting_length": (min(n for n in range(64, 9999, 64) if n * n / 64**2 >= 2 * n),),
