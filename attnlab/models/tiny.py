@@ -103,9 +103,9 @@ class TinyTransformer(nn.Module):
         (``attnlab.goes_with``).
     position_options: more keyword arguments for the scheme, as {"layout": "interleaved"}.
     feed, join, depth: pages of ``attnlab.architecture`` by their names: the feed-forward layer
-        ("mlp"), how a sublayer joins the stream ("pre_norm" or "post_norm": where the layer norm
-        stands), and the way through the layers ("plain", "shared", …, or "reversible": memory
-        that does not grow with their number; its stream has two halves, so it is another model).
+        ("mlp", "gated", "switch", …), how a sublayer joins the stream ("pre_norm", "post_norm",
+        "deep_norm", …: where the norm stands), and the way through the layers ("plain",
+        "checkpointed", "shared", …). ``attnlab.goes_with`` says which fit together.
     feed_options, join_options, depth_options: more keyword arguments for them, as {"chunks": 4}:
         the feed-forward layers run in pieces of the sequence, computed again during backward.
     hidden: width of the feed-forward layers, 4·dim if not given.
