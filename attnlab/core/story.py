@@ -84,7 +84,8 @@ class Story:
             for part in self._under(DEPARTURES)
             for item in re.split(r"^- ", part, flags=re.M)[1:]
         ]
-        return tuple(_one_line(item).split(". ")[0].removesuffix(".") for item in items)
+        lines = (_one_line(item).replace("``", "") for item in items)  # a card is plain text
+        return tuple(line.split(". ")[0].removesuffix(".") for line in lines)
 
     @property
     def gives_up(self) -> str:

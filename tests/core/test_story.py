@@ -107,3 +107,9 @@ def test_cards_are_the_same_where_docstrings_are_left_out() -> None:
     run = [sys.executable, "-B", "-OO", "-c", program]
     told = subprocess.run(run, capture_output=True, text=True, check=True, env={**os.environ})
     assert json.loads(told.stdout) == [[list(row) for row in c.rows()] for c in attnlab.cards()]
+
+
+def test_departures_are_plain_text() -> None:
+    every = [departure for card in attnlab.cards() for departure in card.departures]
+    assert every
+    assert not any("`" in departure for departure in every)
