@@ -22,11 +22,15 @@ export function curvesPanel(study, view) {
     const y = (value) => TOP + deep * (1 - Math.log(value / low) / Math.log(top / low));
     context.font = '11px system-ui, "DejaVu Sans", sans-serif';
     context.textAlign = "right";
-    for (let place = Math.ceil(Math.log10(low)); place <= Math.log10(top); place += 1) {
-      context.fillStyle = view.colour("--av-line");
-      context.fillRect(LEFT, y(10 ** place), across, 0.6);
-      context.fillStyle = view.colour("--av-quiet");
-      context.fillText(power(10 ** place), LEFT - 5, y(10 ** place) + 4);
+    const between = top / low < 50 ? [1, 2, 5] : [1]; // little more than one power of ten
+    for (let place = Math.floor(Math.log10(low)); place <= Math.log10(top); place += 1) {
+      for (const value of between.map((digit) => Number((digit * 10 ** place).toPrecision(1)))) {
+        if (value < low || value > top) continue;
+        context.fillStyle = view.colour("--av-line");
+        context.fillRect(LEFT, y(value), across, 0.6);
+        context.fillStyle = view.colour("--av-quiet");
+        context.fillText(power(value), LEFT - 5, y(value) + 4);
+      }
     }
     const line = (value, colour, width, dash = []) => {
       context.strokeStyle = view.colour(colour);
