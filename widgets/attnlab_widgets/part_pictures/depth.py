@@ -111,7 +111,7 @@ class Layer(nn.Module):
     def __init__(self, number: int, book: Book, weights: tuple[int, ...]) -> None:
         super().__init__()
         self.number, self.book, self.weights = number, book, weights
-        made = [nn.Parameter(0.2 * torch.randn(DIM, DIM)) for _ in HALVES]
+        made = [nn.Parameter(0.05 * torch.randn(DIM, DIM)) for _ in HALVES]  # contracts
         self.matrices = nn.ParameterList(made)
 
     def forward(self, x: Tensor) -> Tensor:
