@@ -96,7 +96,8 @@ TITLES = {
 
 
 def _claimed(role: str, found: list[Card]) -> str:
-    """The table of the pages of one role: what each claims, by the names of its claims."""
+    """The table of the pages of one role: what each claims, by the names of its claims. Why it is
+    not so stands behind a colon, and on the page alone."""
     labels = [label for label, _ in found[0].claims.rows()]
     beside = [shown_beside(card) for card in found]
     drawn = any(one.thumbnail for one in beside)
@@ -107,7 +108,7 @@ def _claimed(role: str, found: list[Card]) -> str:
             [
                 *([one.thumbnail or "–"] if drawn else []),
                 f"{escape(card.title)}<br><code>{escape(card.name)}</code>",
-                *(escape(text) for _, text in card.claims.rows()),
+                *(escape(text.partition(": ")[0]) for _, text in card.claims.rows()),
                 escape(", ".join(card.forms)),
                 _places(card, one),
             ]

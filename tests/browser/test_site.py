@@ -79,7 +79,7 @@ def test_a_page_of_the_other_shelves_has_its_picture_and_its_demonstration(go, e
     for name in dict.fromkeys(card.role for card in PARTS):
         expect(go(f"parts/role_{name}.html").locator("ul.tiles.parts svg").first).to_be_visible()
     page = go("parts/pre_norm.html")
-    expect(page.get_by_role("img", name="After 64 sublayers")).to_be_visible()
+    expect(page.get_by_role("img", name="the variance of the stream after")).to_be_visible()
     expect(page.locator(".highlight-pycon")).to_contain_text('attnlab.build("pre_norm", dim=64)')
     expect(page.locator("table.docutils").first).to_contain_text("variance after L sublayers")
     page.locator("a", has_text="Joins").first.click()
