@@ -9,17 +9,10 @@ from torch import Tensor, nn
 
 from attnlab import catalog
 from attnlab.architecture.depth import equilibrium
-from attnlab.architecture.depth.equilibrium import (
-    NoFixedPointError,
-    NotExactWarning,
-    Solver,
-    added,
-    anderson,
-    implicit,
-    naive,
-)
+from attnlab.architecture.depth.equilibrium import added, implicit, naive
 from attnlab.core.branches import Branch
 from attnlab.core.charges import charge, charged
+from attnlab.core.fixed_point import NoFixedPointError, NotExactWarning, Solver, anderson
 from attnlab.core.probe import record
 from attnlab.measure.count import count
 from attnlab.models.tiny import TinyTransformer
