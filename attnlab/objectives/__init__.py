@@ -9,6 +9,10 @@ also has the four steps of this call, which ``attnlab.train.fit`` takes one by o
 - ``answers(model, batch)``: what the model says, mostly logits
 - ``loss(answers, batch)``: the sum
 - ``right(answers, batch)``: how many of the scored targets are answered rightly
+
+An objective may learn something itself. What it needs for a model, such as a head or a teacher, it
+builds in ``fitted(model)``; its parameters are trained with the model's, and ``after_step`` is
+called after each update.
 """
 
 from attnlab.core.lazy import modules_of

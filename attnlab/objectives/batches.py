@@ -100,6 +100,15 @@ class CrossEntropy(nn.Module):
         loss = self.loss(self.answers(model, asked), asked)
         return loss, int((asked.targets != UNSCORED).sum())
 
+    def fitted(self, model: nn.Module) -> None:
+        """Builds what is trained beside this model, such as a head of its width; called before
+        anything else. A second call with the same model changes nothing. Here there is nothing.
+        """
+
+    def after_step(self, model: nn.Module, step: int, steps: int) -> None:
+        """Called after each of the updates 1, 2, …, ``steps``, as for the moving average of a
+        teacher; here nothing follows."""
+
     def prepare(self, batch: Batch, generator: torch.Generator | None = None) -> Batch:
         """The batch as the model is to see it, with its targets; here as it is."""
         return batch

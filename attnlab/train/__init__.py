@@ -39,6 +39,7 @@ from attnlab.train.errors import CheckpointError, TrainingError
 from attnlab.train.evaluation import Evaluation, evaluate
 from attnlab.train.generators import preserved_generators
 from attnlab.train.history import Callback, History, State
+from attnlab.train.learner import fit_objective
 from attnlab.train.objective import check_kind, chosen, model_options
 from attnlab.train.precision import check_precision
 from attnlab.train.processes import Processes
@@ -89,7 +90,8 @@ def fit(
     steps: length of the whole run, the steps of a resumed checkpoint included.
     objective: what is hidden and what must be answered: the name of a page of
         `attnlab.objectives`, or such a module, as `attnlab.build(name, …)` makes it. "next_token"
-        scores the targets of the task as they are.
+        scores the targets of the task as they are. What an objective learns itself, such as a head,
+        is trained with the model and stays in the module: give one to keep it.
     gradient_checkpointing: turns on the model's own switch (`model.checkpoint`, or Hugging Face's
         `gradient_checkpointing_enable`) for the run.
     folder: where checkpoints live, written every `save_every` steps, at the end, and when a
@@ -126,7 +128,7 @@ def fit(
     processes = Processes(accelerator, target)
     with preserved_generators(target), _checkpointing(model, gradient_checkpointing):
         model.to(target)
-        asked.to(target)
+        fit_objective(asked, model, target, settings.seed)
         described = try_out(model, task, settings, asked, target, processes)
         saves = Saves(place, model, described, asked, settings, processes)
         run = Run(

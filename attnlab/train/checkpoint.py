@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from attnlab.train.checks import as_folder, as_integer, check_model, check_optimizer, shown
 from attnlab.train.errors import CheckpointError
-from attnlab.train.folder import CARRIED, PARTS, STATE, read, write
+from attnlab.train.folder import CARRIED, OBJECTIVE, PARTS, STATE, read, write
 from attnlab.train.manifest import MANIFEST, unreadable
 from attnlab.train.tensors import (
     check_agreement,
@@ -40,18 +40,33 @@ class Checkpoint:
     state: dict[str, Any]
     carried: dict[str, Tensor] = field(default_factory=dict)
     """What the model carries from batch to batch, of a run that reads documents in segments."""
+    objective: dict[str, Tensor] = field(default_factory=dict)
+    """What the objective has learned beside the model, such as a head or a teacher."""
 
-    def restore(self, model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> None:
-        """Copies weights (and the optimizer's moments) in; checks all before changing any."""
+    def restore(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer | None = None,
+        objective: nn.Module | None = None,
+    ) -> None:
+        """Copies weights (the optimizer's moments, the objective's tensors) in; checks all before
+        changing any."""
         targets = self.check_fits(model)
+        own = {} if objective is None else model_tensors(objective)
+        if objective is not None:
+            check_agreement(
+                "objective", descriptions(own), descriptions(self.objective), self._where
+            )
         if optimizer is not None:
             check_optimizer(optimizer)
             optimizer.load_state_dict(
-                optimizer_state(self.optimizer, model, optimizer, self._where)
+                optimizer_state(self.optimizer, model, optimizer, self._where, objective)
             )
         with torch.no_grad():
             for name, target in targets.items():
                 target.copy_(self.model[name])
+            for name, target in own.items():
+                target.copy_(self.objective[name])
 
     def check_fits(self, model: nn.Module) -> dict[str, Tensor]:
         """The tensors of `model` by name, if the checkpoint has each of them in its shape."""
@@ -92,18 +107,21 @@ def write_checkpoint(
     state: Mapping[str, Any] | None = None,
     generators: Mapping[str, Tensor] | None = None,
     carried: Mapping[str, Tensor] | None = None,
+    objective: nn.Module | None = None,
     before: Callable[[], None] | None = None,
 ) -> Path:
-    """`save_checkpoint`, with a last check (`before`) while the folder is locked."""
+    """`save_checkpoint` of a run, with a last check (`before`) while the folder is locked."""
     place, step = as_folder(folder), as_integer("step", step, least=0)
     check_model(model)
     if optimizer is not None:
         check_optimizer(optimizer)
+    own = {} if objective is None else model_tensors(objective)
     tensors = {
         "model": model_tensors(model),
-        "optimizer": optimizer_tensors(model, optimizer),
+        "optimizer": optimizer_tensors(model, optimizer, objective),
         "generators": _checked_generators(generators),
         **({CARRIED: carried} if carried else {}),
+        **({OBJECTIVE: own} if own else {}),
     }
     try:
         return write(place, step, _files(tensors, _json(state)), before)
@@ -129,8 +147,11 @@ def load_checkpoint(folder: str | Path) -> Checkpoint:
     try:
         state = json.loads(found.files[STATE])
         parts = {n: load(found.files[f"{n}.safetensors"]) for n in PARTS}
-        carried = found.files.get(f"{CARRIED}.safetensors")
-        rest = {CARRIED: load(carried)} if carried is not None else {}
+        rest = {
+            part: load(file)
+            for part in (CARRIED, OBJECTIVE)
+            if (file := found.files.get(f"{part}.safetensors")) is not None
+        }
     except (SafetensorError, ValueError, RecursionError) as error:
         raise unreadable(found.path, error) from error
     return Checkpoint(found.path, found.step, **parts, state=state, **rest)

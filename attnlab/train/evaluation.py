@@ -13,6 +13,7 @@ from attnlab.train.diagnose import first_fault
 from attnlab.train.documents import Segment, documents_of
 from attnlab.train.errors import TrainingError
 from attnlab.train.generators import derived_seed, preserved_generators
+from attnlab.train.learner import fit_objective
 from attnlab.train.objective import check_kind, chosen
 from attnlab.train.precision import autocast, check_precision
 from attnlab.train.segments import check_longest, check_segments, next_logits, segment_logits
@@ -52,6 +53,7 @@ def evaluate(
     check_task(task)
     asked = chosen(objective, task)
     check_kind(model, asked)
+    fit_objective(asked, model, device_of(model), "evaluation")
     check_precision(precision, device_of(model))
     if not isinstance(split, str):
         raise ValueError(f"split must be 'train' or 'validation'; {shown(split)} was given.")
@@ -95,7 +97,12 @@ def summed_scores(
     if documents is not None:
         check_longest(bare(model), documents)
     sums = torch.zeros(3, dtype=torch.float64)
-    with mode(model, training=False), preserved_generators(device), torch.no_grad():
+    with (
+        mode(model, training=False),
+        mode(objective, training=False),
+        preserved_generators(device),
+        torch.no_grad(),
+    ):
         for index in indices:
             torch.manual_seed(derived_seed(seed, "evaluate", index))
             if documents is None:

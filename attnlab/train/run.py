@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from accelerate import DistributedDataParallelKwargs
 from torch import nn
 from tqdm.auto import tqdm
 
@@ -64,14 +65,15 @@ class Run:
 
     def train(self, progress: bool) -> None:
         accelerator = self.processes.accelerator
-        wrapped = accelerator.prepare_model(self.model, device_placement=False)
+        learner = self.stepper.learner
+        if learner.trains_its_objective:  # which may leave out a part of the model, as its output
+            accelerator.ddp_handler = DistributedDataParallelKwargs(find_unused_parameters=True)
+        wrapped = accelerator.prepare_model(learner, device_placement=False)
         try:
-            with self._bar(progress) as bar, mode(self.model, training=True):
+            with self._bar(progress) as bar, learner.training_mode():
                 self._loop(wrapped, bar)
         finally:
             self.stepper.optimizer.zero_grad(set_to_none=True)
-            for module in (self.model, bare(self.model)):
-                module.__dict__.pop("_is_accelerate_prepared", None)
 
     def _loop(self, wrapped: nn.Module, bar: Any) -> None:
         while self.done < self.settings.steps:

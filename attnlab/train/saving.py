@@ -35,6 +35,7 @@ class Saves:
         processes: Processes,
     ) -> None:
         self.folder, self.settings, self.processes = folder, settings, processes
+        self.objective = objective
         self.step: int | None = None
         self.identity = {
             "task": task,
@@ -67,7 +68,7 @@ class Saves:
         checkpoint = load_checkpoint(self.folder)
         self._check_belongs(checkpoint, model)
         exact = self._restore_generators(checkpoint)
-        checkpoint.restore(model, optimizer)
+        checkpoint.restore(model, optimizer, self.objective)
         self.step = checkpoint.step
         if self.processes.is_first:  # remove files that a kill during saving has left
             with suppress(OSError, CheckpointError):  # the folder may be read-only
@@ -150,6 +151,7 @@ class Saves:
                 state=self.identity | self._progress(tokens, rows),
                 generators=generators,
                 carried=carried,
+                objective=self.objective,
                 before=self._check_undisturbed,
             )
             self.pointer = pointer(self.folder)

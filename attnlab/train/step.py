@@ -20,6 +20,7 @@ from attnlab.train.generators import (
     preserved_generators,
     set_generator_states,
 )
+from attnlab.train.learner import Learner
 from attnlab.train.optimizer import adamw, learning_rate
 from attnlab.train.precision import autocast
 from attnlab.train.processes import Processes
@@ -52,7 +53,7 @@ class Stepper:
         self, model: nn.Module, task: Task, settings: Settings, objective: Any, processes: Processes
     ) -> None:
         self.model, self.task, self.settings, self.processes = model, task, settings, processes
-        self.objective = objective
+        self.objective, self.learner = objective, Learner(model, objective)
         self.device = processes.device
         s = settings
         self.documents = documents_of(task, "train", s.batch_size, s.segment, s.seed)
@@ -61,13 +62,13 @@ class Stepper:
         self.carried: Any = None  # what the model has left after the last step, of documents
         self._left: Any = None  # what it leaves in the present one
         self.optimizer = adamw(
-            model, learning_rate=settings.learning_rate, weight_decay=settings.weight_decay
+            self.learner, learning_rate=s.learning_rate, weight_decay=s.weight_decay
         )
         self.parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
         self.tokens = 0
 
     def step(self, wrapped: nn.Module, step: int) -> dict[str, Any]:
-        """The row of the history. `wrapped` is the model as its gradients are averaged."""
+        """The row of the history. `wrapped` is the learner as its gradients are averaged."""
         started = time.perf_counter()
         full_batch = self._whole_batch(step)
         parts = self._parts(full_batch.batch)
@@ -90,7 +91,7 @@ class Stepper:
 
     def check_weights(self) -> None:
         """Raises if the last update left a weight that is not finite (its loss still was)."""
-        for name, parameter in bare(self.model).named_parameters():
+        for name, parameter in self.learner.named():
             if not parameter.isfinite().all():
                 fault = Fault(name.rpartition(".")[0], f"'{name}' itself, after the update")
                 raise NotFiniteError(Broken("a weight is no longer finite", fault))
@@ -134,7 +135,7 @@ class Stepper:
 
     # --- forward and backward ------------------------------------------------------------------
 
-    def _backward(self, model: nn.Module, parts: list[Batch], full_batch: Drawn) -> Tensor:
+    def _backward(self, learner: nn.Module, parts: list[Batch], full_batch: Drawn) -> Tensor:
         """Gradients of the whole batch's mean loss. Returns (this process's share of the loss, how
         many scored targets it saw).
 
@@ -144,9 +145,9 @@ class Stepper:
         sums = torch.zeros(2, device=self.device)
         for index, part in enumerate(parts):
             last = index == len(parts) - 1
-            with nullcontext() if last else self.processes.accelerator.no_sync(model):
+            with nullcontext() if last else self.processes.accelerator.no_sync(learner):
                 loss = torch.zeros((), device=self.device)
-                for piece, charges in self._losses(model, part, full_batch.largest):
+                for piece, charges in self._losses(learner, part, full_batch.largest):
                     weight = self.processes.count / full_batch.scored
                     (weight * (piece if charges is None else piece + charges)).backward()
                     loss = loss + piece.detach()
@@ -155,11 +156,11 @@ class Stepper:
         return sums
 
     def _losses(
-        self, model: nn.Module, part: Batch, largest: int
+        self, learner: nn.Module, part: Batch, largest: int
     ) -> Iterator[tuple[Tensor, Tensor | None]]:
         """The summed loss, or that of each segment, and what the layers charged, for as many
         targets; the caller takes the gradient of one before the next is computed."""
-        pieces = self._pieces(model, part.to(self.device), largest)
+        pieces = self._pieces(learner, part.to(self.device), largest)
         with autocast(self.settings.precision, self.device):
             while True:
                 with charged() as charges:  # closed while layers run again for the gradient
@@ -171,19 +172,19 @@ class Stepper:
                 yield loss, None if total is None else total * (targets != UNSCORED).sum()
 
     def _pieces(
-        self, model: nn.Module, part: Batch, largest: int
+        self, learner: nn.Module, part: Batch, largest: int
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Each summed loss with its targets."""
-        segment = self.settings.segment
+        segment, model = self.settings.segment, bare(self.model)
         if segment is None:
-            answers = self.objective.answers(model, part)
+            answers = learner(part)
             check_classes(answers, largest)
             yield self.objective.loss(answers, part), part.targets
         elif self.documents is None:
             targets = part.targets.split(segment, dim=1)
-            yield from zip(segment_losses(bare(model), part, segment), targets, strict=True)
+            yield from zip(segment_losses(model, part, segment), targets, strict=True)
         else:
-            logits, self._left = next_logits(bare(model), cast(Segment, part), self.carried)
+            logits, self._left = next_logits(model, cast(Segment, part), self.carried)
             yield self.objective.loss(logits, part), part.targets
 
     def _loss_and_norm(
@@ -221,20 +222,22 @@ class Stepper:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.step()
+        if callable(follow := getattr(self.objective, "after_step", None)):
+            with torch.no_grad():
+                follow(bare(self.model), step, s.steps)
         return rate
 
     def _find_fault(
         self, parts: list[Batch], full_batch: Drawn, before: dict[str, Tensor]
     ) -> Fault | None:
         """The step once more, from the same random state, with every layer watched."""
-        model = bare(self.model)
 
         def again() -> None:
             self.optimizer.zero_grad(set_to_none=True)
             for part in parts:
-                for loss, charges in self._losses(model, part, full_batch.largest):
+                for loss, charges in self._losses(self.learner, part, full_batch.largest):
                     (loss if charges is None else loss + charges).backward()
 
         with preserved_generators(self.device):
             set_generator_states(before, self.device)
-            return self.processes.agreed(first_fault(model, again))
+            return self.processes.agreed(first_fault(bare(self.model), again))

@@ -40,12 +40,14 @@ def model_tensors(model: nn.Module) -> dict[str, Tensor]:
 
 
 def optimizer_tensors(
-    model: nn.Module, optimizer: torch.optim.Optimizer | None
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer | None,
+    objective: nn.Module | None = None,
 ) -> dict[str, Tensor]:
     """The optimizer's state as `parameter/slot`; a slot that is None is left out."""
     if optimizer is None:
         return {}
-    names = parameter_names(model)
+    names = parameter_names(model, objective)
     tensors: dict[str, Tensor] = {}
     for parameter, slots in optimizer.state.items():
         name = _name_of(parameter, names)
@@ -62,10 +64,14 @@ def optimizer_tensors(
 
 
 def optimizer_state(
-    tensors: Mapping[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer, where: str
+    tensors: Mapping[str, Tensor],
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    where: str,
+    objective: nn.Module | None = None,
 ) -> dict[str, Any]:
     """The `state_dict` that gives `optimizer` these tensors, each of its parameter's kind."""
-    names = parameter_names(model)
+    names = parameter_names(model, objective)
     parameters = {
         _name_of(p, names): p for group in optimizer.param_groups for p in group["params"]
     }
@@ -82,8 +88,11 @@ def optimizer_state(
     return {"state": state, "param_groups": optimizer.state_dict()["param_groups"]}
 
 
-def parameter_names(model: nn.Module) -> dict[Tensor, str]:
-    return {parameter: name for name, parameter in bare(model).named_parameters()}
+def parameter_names(model: nn.Module, objective: nn.Module | None = None) -> dict[Tensor, str]:
+    """The names of what is trained: the model's own, and ``objective.…`` for its objective's."""
+    names: dict[Tensor, str] = {p: name for name, p in bare(model).named_parameters()}
+    beside = [] if objective is None else objective.named_parameters()
+    return names | {p: f"objective.{name}" for name, p in beside if p not in names}
 
 
 def _name_of(parameter: Tensor, names: Mapping[Tensor, str]) -> str:
