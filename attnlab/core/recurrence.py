@@ -147,11 +147,28 @@ def by_gru(
     Its weights are those of ``torch.nn.GRU``: matrices (3 dim, dim) and biases (3 dim,) of the
     reset gate, the update gate and the candidate.
     """
-    weights = [of_input, of_state, input_bias, state_bias]
+    weights = as_kernels_read(of_input, of_state, input_bias, state_bias)
     with no_autocast(x.device):
         h = begin(x, before)[None]
-        states, _ = torch.gru(upcast(x), h, weights, True, 1, 0.0, False, False, True)
+        states, _ = torch.gru(upcast(x), h, weights, *kernel_options())
     return note("state", states).to(x.dtype)
+
+
+def kernel_options() -> tuple[bool, int, float, bool, bool, bool]:
+    """What ``torch.gru`` and ``torch.lstm`` are told: with biases, one layer, no dropout, whether
+    to keep what a gradient needs (cuDNN has none otherwise, whatever the layer's mode), one
+    direction, the batch first."""
+    return True, 1, 0.0, torch.is_grad_enabled(), False, True
+
+
+def as_kernels_read(*weights: Tensor) -> list[Tensor]:
+    """The weights of such a kernel; on a GPU parts of one tensor, or cuDNN warns at each call that
+    it has to copy them."""
+    if not weights[0].is_cuda:
+        return list(weights)
+    whole = torch.cat([weight.flatten() for weight in weights])
+    parts = whole.split([weight.numel() for weight in weights])
+    return [part.view_as(weight) for part, weight in zip(parts, weights, strict=True)]
 
 
 def glorot(*shape: int) -> nn.Parameter:

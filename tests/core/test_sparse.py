@@ -6,6 +6,7 @@ import warnings
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from attnlab.core import patterns as p
 from attnlab.core.patterns import Pattern
@@ -14,7 +15,7 @@ from attnlab.core.softmax import masked_softmax
 from attnlab.core.sparse import blocked as engine
 from attnlab.core.sparse.auto import auto, choose
 from attnlab.core.sparse.blocked import blocked
-from attnlab.core.sparse.flex import flex, refusal
+from attnlab.core.sparse.flex import _by_group, flex, refusal
 from attnlab.core.sparse.layout import Batch, Steps, forget, layout
 
 PATTERNS = [
@@ -249,6 +250,39 @@ def test_flex_equals_the_dense_mask() -> None:
     torch.testing.assert_close(out, dense(q, k, v, pattern), rtol=1e-5, atol=1e-5)
 
 
+class StaysThere(TorchDispatchMode):
+    """Refuses to move a tensor: the kernel of a GPU cannot fetch a table from elsewhere."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        assert func is not torch.ops.aten._to_copy.default, "a table is moved"
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("pattern", PATTERNS, ids=NAMES)
+def test_a_pattern_there_looks_up_nothing_here(pattern: Pattern) -> None:
+    sized = pattern.sized(101)
+    there = sized.to(torch.device("meta"))
+    place = torch.arange(101, device="meta")
+    i, j = place[:, None], place[None]
+    with StaysThere():
+        assert there.allows(i, j).is_meta
+    i, j = torch.arange(101)[:, None], torch.arange(101)[None]
+    assert torch.equal(sized.to(torch.device("cpu")).allows(i, j), sized.allows(i, j))
+
+
+def test_flex_prepares_a_pattern_once() -> None:
+    """Also one that holds a table; only the padding is new at each call."""
+    pattern, cpu = p.document(torch.arange(64) // 16), torch.device("cpu")
+    first, again = (_by_group(pattern, 64, 64, 2, True, cpu) for _ in range(2))
+    assert first[0][1] is again[0][1]
+    valid = torch.arange(64)[None] < 40
+    i, j = torch.arange(64)[:, None], torch.arange(64)
+    zero = torch.zeros((), dtype=torch.long)
+    allowed = first[0][1].under(valid).mask_mod(zero, zero, i, j)
+    assert torch.equal(allowed, (i // 16 == j // 16) & (j < 40))
+    assert torch.equal(first[0][1].mask.mask_mod(zero, zero, i, j), i // 16 == j // 16)
+
+
 def test_flex_says_why_it_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:
     q, k, v = inputs(7, 7, dtype=torch.float32)
     assert "computes no gradients" in (refusal(q, k, v) or "")
@@ -288,6 +322,8 @@ def test_auto_chooses_and_says_why(n: int, pattern: Pattern, form: str, words: s
 
 @pytest.mark.gpu
 @pytest.mark.filterwarnings("ignore:query .* attends to nothing")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch's own compiler
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # likewise
 @pytest.mark.parametrize("pattern", PATTERNS[:-1], ids=NAMES[:-1])
 def test_on_the_gpu(pattern: Pattern, accelerator: torch.device) -> None:
     made = [x.detach().float() for x in inputs(101, 101)]

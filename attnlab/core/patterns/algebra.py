@@ -1,5 +1,6 @@
 """The class of all patterns, and how ``&``, ``|`` and ``~`` compose them."""
 
+import copy
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator
@@ -99,6 +100,13 @@ class Pattern(ABC):
         return self.code
 
     # ---- methods that follow from these
+
+    def to(self, device: torch.device) -> "Pattern":
+        """The same pattern with what it looks up on that device; to ask pairs of it there."""
+        held = {k: v.to(device) for k, v in vars(self).items() if isinstance(v, Tensor | Pattern)}
+        moved = copy.copy(self)
+        vars(moved).update(held)
+        return moved
 
     def cover(self, rows: range, columns: range) -> Cover:
         """Full (True), empty (False) or mixed (None) on positions ``rows`` × ``columns``."""

@@ -140,6 +140,10 @@ class Places(Primitive):
         # Positions before the first and after the last entry get the last one, which is False.
         return table[x.clamp(min=-1, max=len(table) - 1)]
 
+    def to(self, device: torch.device) -> Pattern:
+        vars(self)["_table"] = self._table  # made now, so that it is moved
+        return super().to(device)
+
     @functools.cached_property
     def _table(self) -> Tensor:
         """True at the chosen positions; the last entry is False, for all positions after them."""

@@ -8,12 +8,16 @@ It needs a GPU; or, on a CPU, a C++ compiler, heads at least 16 wide and no grad
 Without compilation FlexAttention would compute every pair, so it is never called that way.
 """
 
+import copy
 import functools
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import torch
+from jaxtyping import Bool
 from torch import Tensor
 
 from attnlab.core.patterns import FULL, Intervals, Pattern
@@ -41,11 +45,14 @@ def flex(
         raise ValueError(f"flex cannot run here: {reason}; use blocked")
     pattern, valid = without_padding(pattern)
     valid = None if valid is None else valid.to(q.device).expand(len(q), -1)
-    groups = by_pattern(pattern.sized(k.shape[-2]), q.shape[1])
+    n, m = q.shape[-2], k.shape[-2]
+    groups = _by_group(pattern, n, m, q.shape[1], valid is not None, q.device)
     outs = []
-    for heads, of_heads in groups:
+    for heads, visits in groups:
         qs, ks, vs = (x if len(groups) == 1 else x[:, heads] for x in (q, k, v))
-        outs.append(_attend(qs, ks, vs, of_heads, valid, scale))
+        mask = visits.mask if valid is None else visits.under(valid)
+        with torch._dynamo.config.patch(recompile_limit=COMPILED):
+            outs.append(_compiled()(qs, ks, vs, block_mask=mask, scale=scale))
     order = torch.tensor([head for heads, _ in groups for head in heads]).argsort()
     return outs[0] if len(outs) == 1 else torch.cat(outs, dim=1)[:, order]
 
@@ -71,22 +78,47 @@ def refusal(q: Tensor, k: Tensor, v: Tensor, pattern: Pattern = FULL) -> str | N
 
 def _differs(pattern: Pattern, m: int, heads: int) -> bool:
     """Whether sequences have different patterns, apart from their padding."""
-    structure, first = without_padding(pattern)[0].sized(m), torch.zeros((), dtype=torch.long)
-    return any(of.allows(first, first).dim() > 0 for _, of in by_pattern(structure, heads))
+    return _structure_differs(without_padding(pattern)[0], m, heads)
 
 
-def _attend(
-    q: Tensor, k: Tensor, v: Tensor, pattern: Pattern, valid: Tensor | None, scale: float | None
-) -> Tensor:
+@functools.lru_cache(maxsize=64)
+def _structure_differs(structure: Pattern, m: int, heads: int) -> bool:
+    first = torch.zeros((), dtype=torch.long)
+    return any(of.allows(first, first).dim() > 0 for _, of in by_pattern(structure.sized(m), heads))
+
+
+@dataclass(frozen=True)
+class _Visits:
+    """The blocks that FlexAttention visits for a pattern, as its ``BlockMask``."""
+
+    mask: Any
+    pattern: Pattern
+    past: int
+
+    def under(self, valid: Bool[Tensor, "b m"]) -> Any:
+        """The same blocks, in which keys that are not valid are not attended to."""
+        masked = copy.copy(self.mask)
+        masked.mask_mod = _predicate(self.pattern, valid, self.past)
+        return masked
+
+
+@functools.lru_cache(maxsize=64)
+def _by_group(
+    pattern: Pattern, n: int, m: int, heads: int, padded: bool, device: torch.device
+) -> list[tuple[list[int], _Visits]]:
+    """For each group of heads with equal patterns what is visited. It is kept, because making it
+    takes longer than attending to some thousand tokens."""
     from torch.nn.attention.flex_attention import BlockMask
 
-    n, m = q.shape[-2], k.shape[-2]
-    allows = _predicate(pattern, valid, m - n)
-    visited = _blocks(pattern, n, m, valid is not None, q.device)
-    mask = BlockMask.from_kv_blocks(*visited, BLOCK_SIZE=BLOCK, mask_mod=allows, seq_lengths=(n, m))
-    with torch._dynamo.config.patch(recompile_limit=COMPILED):
-        out: Tensor = _compiled()(q, k, v, block_mask=mask, scale=scale)
-    return out
+    found = []
+    for chosen, of_heads in by_pattern(pattern.sized(m), heads):
+        there = of_heads.to(device)  # a kernel cannot fetch a table from elsewhere
+        mask = BlockMask.from_kv_blocks(
+            *_blocks(of_heads, n, m, padded, device),
+            BLOCK_SIZE=BLOCK, mask_mod=_predicate(there, None, m - n), seq_lengths=(n, m),
+        )  # fmt: skip
+        found.append((chosen, _Visits(mask, there, m - n)))
+    return found
 
 
 @functools.cache

@@ -45,7 +45,12 @@ from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.precision import upcast
 from attnlab.core.probe import note
-from attnlab.core.recurrence import check_state, skipping_padding
+from attnlab.core.recurrence import (
+    as_kernels_read,
+    check_state,
+    kernel_options,
+    skipping_padding,
+)
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
 
 Matrices = Float[Tensor, "4 dim dim"]  # of i, f, g and o, applied as U x and W h
@@ -107,9 +112,10 @@ def _fused(
     x: Tensor, inputs: Tensor, recurrent: Tensor, biases: Tensor, state: State
 ) -> tuple[Tensor, State]:
     b = biases.flatten()
-    weights = [inputs.flatten(0, 1), recurrent.flatten(0, 1), b, torch.zeros_like(b)]
+    matrices = inputs.flatten(0, 1), recurrent.flatten(0, 1)
+    weights = as_kernels_read(*matrices, b, torch.zeros_like(b))
     before = [part[None] for part in state]
-    out, h, c = torch.lstm(x, before, weights, True, 1, 0.0, False, False, True)
+    out, h, c = torch.lstm(x, before, weights, *kernel_options())
     return note("state", out), State(h[0], c[0])
 
 

@@ -12,7 +12,7 @@ import attnlab
 from attnlab.core.complex_linear import ComplexLinear, as_complex, as_pairs
 from attnlab.core.probe import record
 from attnlab.measure.count import count
-from attnlab.mechanisms.dense.complex_attention import FORMS, ComplexAttention, naive
+from attnlab.mechanisms.dense.complex_attention import FORMS, ComplexAttention, Modulus, naive
 from attnlab.mechanisms.dense.complex_attention.heads import ComplexHeads
 from attnlab.mechanisms.positions import complex_embedding
 
@@ -111,6 +111,18 @@ def test_scores_of_one_word_are_toeplitz(form) -> None:
         line = scores.diagonal(offset)
         torch.testing.assert_close(line, line[:1].expand(len(line)))
     assert len(scores.round(decimals=6).unique()) > 3
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_gradient_of_the_modulus(dtype) -> None:
+    """Also where a number is 0, or so small that one divided by it is no number of float16."""
+    made = torch.tensor([[3.0, 4.0], [0.0, 0.0], [6e-8, 0.0], [-5.0, 0.0]], dtype=dtype)
+    real, imag = (x.clone().requires_grad_() for x in made.unbind(-1))
+    Modulus.apply(real, imag).sum().backward()
+    rough = {"rtol": 1e-2, "atol": 1e-3}
+    wanted = torch.tensor([0.6, 0.0, 1.0, -1.0]), torch.tensor([0.8, 0.0, 0.0, 0.0])
+    torch.testing.assert_close(real.grad, wanted[0].to(dtype), **rough)
+    torch.testing.assert_close(imag.grad, wanted[1].to(dtype), **rough)
 
 
 @BOTH

@@ -78,10 +78,6 @@ Score = Literal["modulus", "real", "unconjugated"]
 # ---- helpers
 
 
-SMALLEST = 1e-30
-"""What |z| is divided by where it is smaller, so that the gradient at z = 0 is 0."""
-
-
 class Modulus(torch.autograd.Function):
     """|z| of z = (real, imag), whose gradient at 0 is 0; that of ``torch.hypot`` is NaN there."""
 
@@ -98,8 +94,8 @@ class Modulus(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         real, imag, size = ctx.saved_tensors
-        grad = grad / size.clamp_min(SMALLEST)
-        return grad * real, grad * imag
+        length = size.where(size > 0, 1)  # in float16 a division by less than 1e-5 overflows
+        return grad * (real / length), grad * (imag / length)
 
 
 # ---- naive
