@@ -320,6 +320,23 @@ def test_auto_chooses_and_says_why(n: int, pattern: Pattern, form: str, words: s
     torch.testing.assert_close(out, dense(q, k, v, pattern), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("n", "pattern", "form", "words"),
+    [
+        (2048, p.local(64), "dense", "2048 keys are few"),
+        (4096, p.local(64), "flex", "a compiled kernel"),
+        (4096, p.local(64) | p.global_([0]), "dense", "one after the other, and some see all"),
+        (4096, (p.local(64) | p.global_([0])) & p.causal(), "flex", "a compiled kernel"),
+        (16_384, p.local(64) | p.global_([0]), "flex", "a compiled kernel"),
+    ],
+)
+def test_auto_chooses_by_what_a_gpu_takes(n: int, pattern: Pattern, form: str, words: str) -> None:
+    q, k, v = torch.empty(3, 1, 2, n, 16, device="meta")
+    choice = choose(q, k, v, pattern)
+    assert choice.form == form
+    assert words in str(choice)
+
+
 @pytest.mark.gpu
 @pytest.mark.filterwarnings("ignore:query .* attends to nothing")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch's own compiler

@@ -14,10 +14,12 @@ from attnlab.core.patterns import Pattern, dense_of
 from attnlab.core.probe import note
 from attnlab.core.shapes import Keys, Outputs, Queries, Values, checked
 from attnlab.core.sparse.blocked import blocked, by_pattern, check_dropout, without_padding
-from attnlab.core.sparse.flex import flex, refusal
+from attnlab.core.sparse.flex import flex, has_full_row, refusal
 from attnlab.core.sparse.layout import layout
 
-SHORT = 512  # up to so many keys, one dense call is faster than any blocks
+SHORT = 512  # up to so many keys, one dense call is faster than any blocks on a CPU
+SHORT_GPU = 2048  # and on a GPU (H100, 16 heads in all, 64 wide, both passes, bfloat16 and float32)
+FULL_ROWS = 16_384  # and there up to so many, where some query attends to every key
 PRICE = 2.0  # cost of a pair in blocks relative to one in the dense kernel, measured on a CPU
 
 
@@ -51,7 +53,8 @@ def auto(
 def choose(q: Tensor, k: Tensor, v: Tensor, pattern: Pattern, *, dropout: float = 0.0) -> Choice:
     """``dense``, ``blocked`` or ``flex`` for these tensors, with the reason in words."""
     n, m = q.shape[-2], k.shape[-2]
-    if m <= SHORT:
+    on_cpu = q.device.type == "cpu"
+    if m <= (SHORT if on_cpu else SHORT_GPU):
         return Choice("dense", f"{m} keys are few: one dense call costs less than any bookkeeping")
     if n > m:
         return Choice("dense", f"{n} queries cannot stand last among {m} keys, as blocks require")
@@ -62,10 +65,13 @@ def choose(q: Tensor, k: Tensor, v: Tensor, pattern: Pattern, *, dropout: float 
     estimate = f"in blocks it costs as much as {share:.1%} of the {n * m:,} pairs of a head"
     if PRICE * share >= 1:
         return Choice("dense", f"{estimate}, and each pair about {PRICE:g} times a dense one")
-    if q.device.type == "cpu" or dropout:
+    if on_cpu or dropout:
         why = "FlexAttention has no dropout" if dropout else "on a CPU it also computes gradients"
         return Choice("blocked", f"{estimate}; {why}")
     reason = refusal(q, k, v, pattern)
     if reason:
         return Choice("blocked", f"{estimate}; flex cannot run here: {reason}")
+    if m < FULL_ROWS and any(has_full_row(of_heads, n, m) for _, of_heads in groups):
+        why = "FlexAttention visits the keys of a query one after the other, and some see all"
+        return Choice("dense", f"{estimate}; {why}")
     return Choice("flex", f"{estimate}; on this device FlexAttention has a compiled kernel")

@@ -121,6 +121,13 @@ def _by_group(
     return found
 
 
+@functools.lru_cache(maxsize=64)
+def has_full_row(pattern: Pattern, n: int, m: int) -> bool:
+    """Whether some block of queries visits every block of keys."""
+    mixed, _, full, _ = _blocks(pattern.sized(m), n, m, False, torch.device("cpu"))
+    return int((mixed + full).max()) == -(-m // BLOCK)
+
+
 @functools.cache
 def _compiled() -> Callable[..., Tensor]:
     from torch.nn.attention.flex_attention import flex_attention
