@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -82,6 +82,10 @@ class CrossEntropy(nn.Module):
 
     models: ClassVar[tuple[str, ...]]
     """The kinds of a ``TinyTransformer`` that it can train."""
+
+    orders: ClassVar[Literal["", "given", "placed"]] = ""
+    """Whether it tells the layers which token sees which: of a text as it stands ("given"), or
+    of tokens at positions of their own ("placed"); empty where the layers decide themselves."""
 
     needs: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Options of a ``TinyTransformer`` without which it cannot be trained, such as its depth."""
