@@ -113,12 +113,12 @@ class PrefixLM(CrossEntropy):
     def prepare(self, batch: Batch, generator: torch.Generator | None = None) -> Batch:
         """The batch with who sees whom, and with the targets after the prefix.
 
-        Notes ``kept``, the prefix (b, n), and ``scored``, True there.
+        Notes ``open``, the prefix, which is read from both sides, and ``scored``, both (b, n).
         """
         check_text("prefix_lm", batch)
         place = torch.arange(batch.inputs.shape[1])
         p = self.options.drawn(lengths(batch), generator)[:, None]
-        note("kept", place < p)
+        note("open", place < p)
         scored = note("scored", (place >= p - 1) & (batch.targets != UNSCORED))
         return replace(
             batch,  # type: ignore[type-var]

@@ -118,12 +118,12 @@ class SemiCausal(CrossEntropy):
     def prepare(self, batch: Batch, generator: torch.Generator | None = None) -> Batch:
         """The batch with who sees whom, and with the targets outside the spans.
 
-        Notes ``kept``, the spans (b, n), and ``scored``, True there.
+        Notes ``open``, the spans, which are read from both sides, and ``scored``, both (b, n).
         """
         check_text("semi_causal", batch)
         width = batch.inputs.shape[1]
         piece = self.options.drawn(lengths(batch), width, generator)
-        inside = note("kept", piece % 2 == 1)
+        inside = note("open", piece % 2 == 1)
         # The target of the last token lies beyond the text, and so in no span.
         asked = ~nn.functional.pad(inside[:, 1:], (0, 1))
         scored = note("scored", asked & (batch.targets != UNSCORED))
