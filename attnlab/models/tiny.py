@@ -158,7 +158,8 @@ class TinyTransformer(nn.Module):
     ) -> Float[Tensor, "b n vocab"] | Float[Tensor, "b classes"] | Float[Tensor, "b n classes"]:
         """Logits. ``padding`` and ``source_padding`` are True at real tokens; other tokens have no
         influence. A row without real tokens is classified from a vector of zeros. ``structure`` is
-        that of the tokens that are encoded: the source, if there is one.
+        that of the tokens that are encoded: the source, if there is one. A ``Visibility`` instead
+        says which token sees which, in the place of the masks of dense attention.
         """
         self.check_source(source, source_padding)
         if self.decoder is None:

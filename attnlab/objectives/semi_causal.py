@@ -27,7 +27,7 @@ Departures.
   the text before it
 
 Hao, Song, Dong, Huang, Chi, Wang, Ma, Wei. Language Models are General-Purpose Interfaces. arXiv
-2022, arXiv:2206.06336, section 2.2.
+2022, arXiv:2206.06336, section 2.3.
 """
 
 from dataclasses import dataclass, replace
