@@ -41,21 +41,28 @@ def test_the_past_alone_is_what_a_causal_layer_sees(attention: str) -> None:
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_both_sides_are_what_an_encoder_sees(scheme: str) -> None:
-    made = model("token_classifier", positions=scheme)
-    places = torch.arange(N).expand(B, N)
-    for visibility in (both_sides(), both_sides(positions=places)):
-        torch.testing.assert_close(made(tokens(), structure=visibility), made(tokens()))
+    made, places = model("token_classifier", positions=scheme), torch.arange(N).expand(B, N)
+    for padding in (None, torch.arange(N) < torch.tensor([[7], [5], [1]])):
+        real = torch.ones(B, N, dtype=torch.bool) if padding is None else padding
+        expected = made(tokens(), padding=padding)[real]
+        for visibility in (both_sides(), both_sides(positions=places)):
+            found = made(tokens(), padding=padding, structure=visibility)
+            torch.testing.assert_close(found[real], expected)
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_tokens_stand_at_their_positions_wherever_they_are_read(scheme: str) -> None:
-    """Read in another order, with their positions and who sees whom turned along."""
-    made, turn = model("token_classifier", positions=scheme), torch.randperm(N)
-    seen = torch.rand(B, N, N) < 0.5
+@pytest.mark.parametrize(
+    ("kind", "scheme"),
+    [("token_classifier", each) for each in SCHEMES] + [("language_model", "learned")],
+)
+def test_tokens_stand_at_their_positions_wherever_they_are_read(kind: str, scheme: str) -> None:
+    """Read in another order, with their positions, padding and who sees whom turned along."""
+    made, turn = model(kind, positions=scheme), torch.randperm(N)
+    seen, real = torch.rand(B, N, N) < 0.5, torch.rand(B, N) < 0.8
     there = Visibility(seen, torch.arange(N).expand(B, N))
     turned = Visibility(seen[:, turn][:, :, turn], turn.expand(B, N))
-    out = made(tokens()[:, turn], structure=turned)
-    torch.testing.assert_close(out, made(tokens(), structure=there)[:, turn])
+    out = made(tokens()[:, turn], padding=real[:, turn], structure=turned)
+    expected = made(tokens(), padding=real, structure=there)[:, turn]
+    torch.testing.assert_close(out[real[:, turn]], expected[real[:, turn]])
 
 
 @pytest.mark.parametrize("join", ["pre_norm", "post_norm"])

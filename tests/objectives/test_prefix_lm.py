@@ -111,7 +111,8 @@ def test_each_length_is_as_likely_as_another() -> None:
 @pytest.mark.parametrize("share", [0, 1, None])
 def test_short_and_empty_texts(share: float | None) -> None:
     batch = text(lengths=[1, 0, 2])
-    found, _ = asked(batch, share=share)
+    found, notes = asked(batch, share=share)
+    assert notes.last("open")[:, 0].all()
     assert (found.targets[0] != UNSCORED).tolist() == [True] + [False] * 6
     assert (found.targets[1] == UNSCORED).all()
     assert (found.targets[2] != UNSCORED).sum() == {0: 2, 1: 1, None: 2}[share]

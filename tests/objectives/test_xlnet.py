@@ -168,6 +168,8 @@ def test_padding_is_neither_asked_nor_seen() -> None:
     batch = text(lengths=[12, 8, 0])
     found, _ = asked(batch)
     assert (found.targets[2] == UNSCORED).all()
+    assert torch.equal(found.padding[:, :N], batch.padding)
+    assert found.padding[:, N:].tolist() == [[True, True], [True, False], [False, False]]
     loss = attnlab.build("xlnet", vocab=VOCAB)
     other = batch.inputs.where(batch.padding, (batch.inputs + 1) % VOCAB)
     made = model()
