@@ -128,11 +128,13 @@ class SemiCausal(CrossEntropy):
         asked = ~nn.functional.pad(inside[:, 1:], (0, 1))
         scored = note("scored", asked & (batch.targets != UNSCORED))
         place = torch.arange(width)
-        together = (piece[:, :, None] == piece[:, None]) & inside[:, None]
+        ends = piece.new_zeros(len(piece), width + 1)
+        ends = ends.scatter_reduce(1, piece, place.expand_as(piece), "amax")
+        last = torch.where(inside, ends.gather(1, piece), place)  # that a token sees
         return replace(
             batch,  # type: ignore[type-var]
             targets=batch.targets.masked_fill(~scored, UNSCORED),
-            structure=Visibility((place <= place[:, None]) | together),
+            structure=Visibility(place <= last[:, :, None]),
         )
 
 

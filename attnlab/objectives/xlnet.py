@@ -140,8 +140,8 @@ class XLNet(CrossEntropy):
         if self.options.context == "open":
             contents = contents.maximum(order.first - 1)
         last = torch.cat([contents, order.rank_of_asked - 1], 1)
-        sees = order.rank[:, None] <= last[:, :, None]
-        return nn.functional.pad(sees, (0, order.asked.shape[1]))
+        unseen = torch.full_like(order.asked, len(order.rank[0]))
+        return torch.cat([order.rank, unseen], 1)[:, None] <= last[:, :, None]
 
 
 # ---- card
