@@ -16,15 +16,16 @@ $$h_{z_t} \leftarrow \mathrm{Attn}(h_{z_t};\; h_{z_1}, \dots, h_{z_t}),\qquad
 
 Here a text is read with its queries behind it, and a mask of pairs says this. A masked language
 model predicts its tokens independently of each other; this one sees those that came before in the
-order. And it never reads a mask in the place of a token, so that texts look in training as they do
-later. The last tokens alone are predicted, since the first have seen too little.
+order. Of a text of two equal tokens, both predicted, it loses log V, where a masked language model
+loses 2 log V. And it never reads a mask in the place of a token, so that texts look in training as
+they do later. The last tokens alone are predicted, since the first have seen too little.
 
 ``naive``       who sees whom, pair by pair.
 ``vectorised``  one comparison of ranks for the batch.
 
 Common mistakes: a query that sees its own content; the text itself permuted, whose positions are
-then lost; masks in the content stream too, as a well-known collator writes them: later queries then
-see that something was predicted before them, but not what.
+then lost; masks in the content stream too, as a well-known collator writes them. Later queries then
+see that something was predicted before them, but not what, and two equal tokens cost 2 log V.
 
 Departures.
 - ``context="open"``: tokens that are not predicted see each other all, as in the authors' code

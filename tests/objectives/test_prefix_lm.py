@@ -139,6 +139,13 @@ def test_fit_learns_by_it() -> None:
     assert evaluate(made, text_task, objective="prefix_lm").loss < 0.9 * before
 
 
+class Table(torch.nn.Embedding):
+    """A model that answers each token alone, and is told nothing."""
+
+    def forward(self, tokens: torch.Tensor, padding: torch.Tensor | None = None) -> torch.Tensor:
+        return super().forward(tokens)
+
+
 def test_what_has_no_next_token_is_refused_in_a_sentence() -> None:
     with pytest.raises(ValueError, match=r"prefix_lm asks for the next token .* targets \(3,\)"):
         asked(Batch(text().inputs, text().inputs[:, 0]))
@@ -146,6 +153,8 @@ def test_what_has_no_next_token_is_refused_in_a_sentence() -> None:
         asked(Batch(text().inputs, text().targets, source=text().inputs))
     with pytest.raises(ValueError, match="padding should stand at the end"):
         asked(Batch(text().inputs, text().targets, text(lengths=[5, 5, 5]).padding.flip(1)))
+    with pytest.raises(ValueError, match="a Table is not told; its forward should take structure"):
+        attnlab.build("prefix_lm")(Table(VOCAB, VOCAB), text())
     with pytest.raises(ValueError, match="share should be a share from 0 to 1, got 2"):
         attnlab.build("prefix_lm", share=2)
     copying = task("copying", symbols=5, items=5)

@@ -1,5 +1,7 @@
 """The permutation language model: who sees whom in a random order, and two streams."""
 
+import math
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -10,6 +12,7 @@ from attnlab.core.probe import record
 from attnlab.mechanisms.dense.full import naive as attend
 from attnlab.objectives.batches import UNSCORED
 from attnlab.objectives.permuted import Order
+from attnlab.objectives.xlnet import XLNet, XLNetOptions
 from attnlab.tasks import Batch, task
 from attnlab.train import evaluate, fit, model_options
 
@@ -188,6 +191,48 @@ def test_a_model_has_room_for_the_queries(length: int) -> None:
         found, _ = asked(text(1, length), one_in=one_in)
         objective = attnlab.build("xlnet", vocab=VOCAB, one_in=one_in)
         assert found.inputs.shape[1] == objective.longest(length)
+
+
+class Pairs:
+    """Texts of two equal tokens."""
+
+    name, kind, vocab = "pairs", "language_model", 8
+
+    def batch(self, split: str, size: int, seed: int) -> Batch:
+        generator = torch.Generator().manual_seed(2 * seed + (split == "train"))
+        both = torch.randint(8, (size, 1), generator=generator).repeat(1, 2)
+        return Batch(both, both)
+
+
+class MasksInTheContent(XLNet):
+    """As a well-known collator has it."""
+
+    def prepare(self, batch: Batch, generator: torch.Generator | None = None) -> Batch:
+        asked = super().prepare(batch, generator)
+        content = torch.full_like(batch.inputs, self.vocab)
+        return replace(asked, inputs=torch.cat([content, asked.inputs[:, 2:]], 1))
+
+
+@pytest.mark.parametrize(
+    ("objective", "expected"),
+    [
+        (XLNet(8, XLNetOptions(one_in=1)), 0.5),
+        (attnlab.build("mpnet", vocab=8, rate=1), 0.5),
+        (MasksInTheContent(8, XLNetOptions(one_in=1)), 1),
+        (attnlab.build("masked_lm", vocab=8, rate=1, masks=1, random=0), 1),
+    ],
+    ids=["xlnet", "mpnet", "masks in the content", "masked_lm"],
+)
+def test_of_two_equal_tokens_the_second_is_known(objective, expected: float) -> None:
+    """A loss beside log V for each token, after training."""
+    torch.manual_seed(0)
+    made = attnlab.TinyTransformer(
+        9, kind="token_classifier", classes=9, dim=16, heads=2, layers=1, max_len=6
+    )
+    more = {"batch_size": 32, "learning_rate": 2e-2, "progress": False}
+    fit(made, Pairs(), 80, objective=objective, **more)
+    found = evaluate(made, Pairs(), objective=objective).loss / math.log(8)
+    assert found == pytest.approx(expected, abs=0.05)
 
 
 def test_fit_learns_by_it() -> None:
