@@ -24,7 +24,7 @@ from torch import nn
 from attnlab.core.card import Beside, Card, shown_beside
 from attnlab.core.claims import Feed, Mixing, Objective
 from attnlab.core.markup import escape
-from attnlab.core.options import Size, check_value, parameters_of
+from attnlab.core.options import Size, check_value, parameters_of, takes_visibility
 from attnlab.core.positions import DistanceBias, PositionScheme
 from attnlab.core.suggest import check_choice, choose, suggestion
 from attnlab.core.typeset import symbol
@@ -309,7 +309,8 @@ def goes_with(first: str, second: str) -> bool:
     norm inside a sublayer with the feed-forward layers that have a place for it.
 
     An objective and a mechanism, or a feed-forward layer: an objective that asks for what comes
-    next goes with those that can be causal, one that needs both sides with those that need not.
+    next goes with those that can be causal, one that needs both sides with those that need not. One
+    that says itself which token sees which goes with mechanisms that are told.
 
     Raises ValueError for two pages between which there is no such question.
     """
@@ -360,9 +361,11 @@ def _asked_by(objective: Card, part: Card) -> bool:
     """Whether the part fits into the first kind of model that the objective trains."""
     assert isinstance(objective.claims, Objective)
     unfit = _UNFIT.get(objective.claims.models[0], ("always",))
+    orders = getattr(objective.build, "orders", "")
     if isinstance(part.claims, Feed):
-        return "never" not in unfit or not part.claims.ahead
-    return part.causal not in unfit
+        apart = orders != "placed" or not part.claims.together
+        return apart and ("never" not in unfit or not part.claims.ahead)
+    return part.causal not in unfit and (not orders or takes_visibility(part.build))
 
 
 def _pages(name: str) -> Iterator[Any]:

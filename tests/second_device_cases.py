@@ -55,6 +55,13 @@ Case = Callable[[torch.device], Iterator[Tensor]]
 TASKS: dict[Any, str] = {TreeBatch: "listops", TextPairs: "tables"}
 """Structure → a task of such; there is none of graphs."""
 
+ORDERS = [
+    card
+    for card in attnlab.catalog.shelf("objectives")
+    if card.role == "objective" and getattr(card.build, "orders", "")
+]
+"""Objectives that tell the layers which token sees which."""
+
 PATTERNS = (
     "full()",
     "causal()",
@@ -82,6 +89,7 @@ def cases() -> dict[str, Case]:
         made |= of_card(card)
     for card in NOT_MIXING:
         made |= of_scheme(card)
+    made |= {f"objective {each.name}": functools.partial(ordered, each) for each in ORDERS}
     made |= {f"pattern {code}": functools.partial(attended, code) for code in PATTERNS}
     others = (generated, watched, told_of_heads, resumed, recomputed, chosen, collected)
     return made | {case.__name__: case for case in others}
@@ -286,6 +294,18 @@ def trained(card: Card, device: torch.device) -> Iterator[Tensor]:
     losses = [*history.column("loss"), *history.column("validation_loss")]
     yield torch.tensor(losses).to(device)
     yield from model.parameters()
+
+
+def ordered(card: Card, device: torch.device) -> Iterator[Tensor]:
+    """By an objective that tells the layers which token sees which, and where it stands."""
+    task = attnlab.tasks.task("copying", items=4)
+    for positions in ("learned", "rope", "alibi"):
+        options = attnlab.train.model_options(task, card.name)
+        made = TinyTransformer(**options, dim=12, heads=2, layers=1, positions=positions).double()
+        more = {"objective": card.name, "batch_size": 4, "device": device, "progress": False}
+        history = attnlab.train.fit(made, task, 2, **more)
+        yield torch.tensor(history.column("loss")).to(device)
+        yield from made.parameters()
 
 
 def resumed(device: torch.device) -> Iterator[Tensor]:

@@ -19,6 +19,7 @@ from attnlab.core.options import Size
 from attnlab.core.positions import Bias, PositionScheme
 from attnlab.core.probe import note
 from attnlab.core.shapes import Context, KeyPadding, NewTokens, TokenPadding, Tokens, checked
+from attnlab.core.visibility import Visibility
 
 
 class DenseAttention(Layer):
@@ -46,12 +47,16 @@ class DenseAttention(Layer):
     def forward(
         self, x: Tokens, padding: TokenPadding = None, *,
         context: Context = None, context_padding: KeyPadding = None,
+        visibility: Visibility | None = None,
     ) -> Tokens:  # fmt: skip
         """What each token takes from the others: (b, n, dim) → (b, n, dim).
 
         ``padding`` (b, n) is True at real tokens. For cross-attention ``context`` (b, m, dim) is
-        what the keys and values are made of, with a padding of its own.
+        what the keys and values are made of, with a padding of its own. A ``visibility`` says which
+        token sees which, in the place of causal or not.
         """
+        if visibility is not None:
+            return self._seeing(x, padding, visibility)
         mask = patterns.visible(self.causal, padding, context, context_padding)
         padding = padding if context is None else context_padding
         q, k, v = self.heads.project(x, context, padding=padding)
@@ -71,6 +76,16 @@ class DenseAttention(Layer):
         bias = self.heads.bias(q.shape[2], keys.shape[2])
         out = self._attend(q, keys, values, note("mask", patterns.causal()), bias)
         return self.heads.merge(out), state
+
+    def _seeing(self, x: Tensor, padding: Tensor | None, visibility: Visibility) -> Tensor:
+        """As ``forward``, where the visibility says which token sees which."""
+        visibility.check_fits(x)
+        self.heads.refuse_ahead()
+        at = visibility.positions
+        q, k, v = self.heads.project(x, padding=padding, at=at)
+        mask = note("mask", visibility.mask(padding))
+        bias = self.heads.bias(q.shape[2], k.shape[2], padding, at=at)
+        return self.heads.merge(self._attend(q, k, v, mask, bias))
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Any, bias: Bias) -> Tensor:
         if bias is None:  # forms that can take none have no such argument

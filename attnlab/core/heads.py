@@ -11,7 +11,7 @@ consecutive query heads share one (Ainslie et al. 2023, section 2.2); g = 1 is m
 from collections.abc import Callable
 from typing import Any
 
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from attnlab.core.options import Size
@@ -64,12 +64,13 @@ class Heads(nn.Module):
 
     @checked
     def project(
-        self, x: Tokens, context: Context = None, *, padding: KeyPadding = None, start: int = 0
-    ) -> tuple[Queries, GroupKeys, GroupValues]:
+        self, x: Tokens, context: Context = None, *, padding: KeyPadding = None, start: int = 0,
+        at: Int[Tensor, "b n"] | None = None,
+    ) -> tuple[Queries, GroupKeys, GroupValues]:  # fmt: skip
         """Queries from ``x``; keys and values from ``context``, or from ``x`` itself.
 
         What the tokens hold that ``padding`` masks reaches nobody (``finite``).
-        ``start`` is the position of the first token, for a rotation.
+        ``start`` is the position of the first token, for a rotation; ``at`` those of all.
         """
         if not hasattr(self, "query"):
             raise ValueError("these heads were built with queries=False: they have values alone")
@@ -88,20 +89,26 @@ class Heads(nn.Module):
         k = self.split(self.key(context), self.head_dim)
         v = self.values(context)
         if isinstance(self.positions, Rotation):
-            at = positions_of(x.shape[1], x.device, padding=padding, start=start)
+            if at is None:
+                at = positions_of(x.shape[1], x.device, padding=padding, start=start)
             q, k = self.positions(q, k, at)
         return note("queries", q), note("keys", k), note("values", v)
 
-    def bias(self, n: int, m: int, padding: Tensor | None = None) -> Bias:
+    def bias(
+        self, n: int, m: int, padding: Tensor | None = None, *, at: Tensor | None = None
+    ) -> Bias:
         """What is added to the scores of the last n of m positions; None without biases.
 
-        Under a ``padding`` (b, m) distances count valid tokens only.
+        Under a ``padding`` (b, m) distances count valid tokens only; ``at`` (b, m) are the
+        positions, if they are not one after the other.
         """
         if not isinstance(self.positions, DistanceBias):
             return None
-        if padding is None:
+        if padding is None and at is None:
             return self.positions.in_layer(n, m, self.value.weight.device)
-        at = positions_of(m, padding.device, padding=padding)
+        if at is None:
+            assert padding is not None
+            at = positions_of(m, padding.device, padding=padding)
         found: Tensor = self.positions(at[:, m - n :], at)
         return found
 
@@ -128,6 +135,14 @@ class Heads(nn.Module):
         """Raise a ValueError unless the position scheme, if there is one, suits these heads."""
         if self.positions is not None:
             self.positions.check_layer(self.heads, self.head_dim, causal=causal)
+
+    def refuse_ahead(self) -> None:
+        """A ValueError for a position scheme that is for the past alone."""
+        if self.positions is not None and self.positions.needs_causal:
+            raise ValueError(
+                f"the objective shows tokens what comes after them, and {self.positions} is for "
+                f"the past alone: {self.positions.needs_causal}"
+            )
 
     @staticmethod
     def refuse_step(causal: bool) -> None:

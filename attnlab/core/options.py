@@ -202,6 +202,12 @@ def takes_structure(module: Any) -> bool:
     return "structure" in inspect.signature(module.forward).parameters
 
 
+@functools.lru_cache(maxsize=1024)
+def takes_visibility(module: Any) -> bool:
+    """Whether a module is told which token sees which, as ``module(x, visibility=…)``."""
+    return "visibility" in inspect.signature(module.forward).parameters
+
+
 def takes_padding(module: Any) -> bool:
     """Whether a module is told which tokens are real, as ``module(x, padding=…)``."""
     return "padding" in inspect.signature(module.forward).parameters

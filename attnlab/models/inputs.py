@@ -6,7 +6,9 @@ import torch
 from torch import Tensor
 
 from attnlab.core.lookup import checked_ids
+from attnlab.core.positions import Positions, positions_of
 from attnlab.core.shapes import is_stored
+from attnlab.core.visibility import Visibility
 from attnlab.models.mixers import structural
 from attnlab.structures.structure import Structure
 
@@ -25,7 +27,7 @@ class Reading(NamedTuple):
 
     ``tokens``    (b, n) int64 within the vocabulary, or (b, n, features); fillers are 0.
     ``padding``   (b, n) bool, True at real tokens; that of the structure if there is one.
-    ``structure`` what connects the tokens, where the model is told.
+    ``structure`` what connects the tokens, where the model is told; or which token sees which.
     ``start``     positions that were read before, one number or one for each row (b,).
     """
 
@@ -50,6 +52,14 @@ class Reading(NamedTuple):
         if padding is not None:
             tokens = tokens.masked_fill(~padding, 0)
         return cls(in_vocabulary(tokens, model.vocab), padding, structure, start)
+
+    @property
+    def positions(self) -> Positions:
+        """Where each token stands: one after the other, unless the structure says otherwise."""
+        if isinstance(self.structure, Visibility) and self.structure.positions is not None:
+            return self.structure.positions
+        n, device = self.tokens.shape[1], self.tokens.device
+        return positions_of(n, device, padding=self.padding, start=self.start)
 
 
 class Memory(NamedTuple):
@@ -84,8 +94,11 @@ class Memory(NamedTuple):
         return cls(values, padding, structure)
 
 
-def padding_of(structure: Any, model: Any, tokens: Tensor, padding: Tensor | None) -> Tensor:
+def padding_of(structure: Any, model: Any, tokens: Tensor, padding: Tensor | None) -> Tensor | None:
     """The padding of a structure that fits the tokens and a model that is told structures."""
+    if isinstance(structure, Visibility):
+        check_visibility(structure, model, tokens)
+        return padding
     if not model.reads_structure:
         raise ValueError(
             "no part of this model is told a structure; leave it out, or build the model with "
@@ -93,6 +106,21 @@ def padding_of(structure: Any, model: Any, tokens: Tensor, padding: Tensor | Non
         )
     fitting: Tensor = Structure.fitting(structure, tokens, padding).padding
     return fitting
+
+
+def visibility(structure: Any) -> Visibility | None:
+    """Which token of those that are written sees which, if that is what is given."""
+    return structure if isinstance(structure, Visibility) else None
+
+
+def check_visibility(given: Visibility, model: Any, tokens: Tensor) -> None:
+    """A ValueError unless it fits the tokens, and a model of one stack that answers at each."""
+    if model.kind not in ("language_model", "token_classifier"):
+        raise ValueError(
+            "which token sees which can be told to a language_model or a token_classifier; this "
+            f"model's kind is {model.kind!r}"
+        )
+    given.check_fits(tokens)
 
 
 def check_input(tokens: Tensor, padding: Tensor | None, start: int, model: Reader) -> None:

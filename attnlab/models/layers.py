@@ -12,7 +12,8 @@ from attnlab.architecture.depth.checkpointed import again
 from attnlab.architecture.depth.plain import Plain
 from attnlab.core.branches import Branch, Sublayer
 from attnlab.core.depth import Sets
-from attnlab.core.options import takes_padding, takes_structure
+from attnlab.core.options import takes_padding, takes_structure, takes_visibility
+from attnlab.core.visibility import Visibility, check_layer
 
 
 def embedding_std(dim: int) -> float:
@@ -40,7 +41,7 @@ class Block(nn.Module):
     ) -> None:
         super().__init__()
         self.attention = attention
-        self.told = takes_structure(attention)
+        self.told, self.shown = takes_structure(attention), takes_visibility(attention)
         self.attention_residual: Any = join()
         self.cross = cross
         self.cross_told = cross is not None and takes_structure(cross)
@@ -100,6 +101,9 @@ class Block(nn.Module):
 
     def _attending(self, padding: Tensor | None, structure: Any) -> Sublayer:
         given = {"structure": structure} if self.told else {}
+        if isinstance(structure, Visibility):
+            check_layer(self.attention, self.feed_forward, structure, takes=self.shown)
+            given = {"visibility": structure}
         return partial(self.attention, padding=padding, **given)
 
     def branches(

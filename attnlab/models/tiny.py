@@ -43,7 +43,6 @@ from torch.nn import functional as F
 
 from attnlab.core.carried import cleared
 from attnlab.core.options import takes_structure
-from attnlab.core.positions import positions_of
 from attnlab.core.suggest import check_choice, suggestion
 from attnlab.mechanisms.positions.factorized import FactorizedEmbedding
 from attnlab.models import inputs, parts, positions, storage
@@ -159,7 +158,8 @@ class TinyTransformer(nn.Module):
     ) -> Float[Tensor, "b n vocab"] | Float[Tensor, "b classes"] | Float[Tensor, "b n classes"]:
         """Logits. ``padding`` and ``source_padding`` are True at real tokens; other tokens have no
         influence. A row without real tokens is classified from a vector of zeros. ``structure`` is
-        that of the tokens that are encoded: the source, if there is one.
+        that of the tokens that are encoded: the source, if there is one. A ``Visibility`` instead
+        says which token sees which, in the place of the masks of dense attention.
         """
         self.check_source(source, source_padding)
         if self.decoder is None:
@@ -196,7 +196,7 @@ class TinyTransformer(nn.Module):
         """
         if self.decoder is None:
             raise ValueError(f"a model of kind={self.kind!r} has no decoder; call encode().")
-        reading = Reading.of(self, tokens, padding)
+        reading = Reading.of(self, tokens, padding, inputs.visibility(structure))
         return self._decoded(
             reading, Memory.of(self, reading.tokens, memory, memory_padding, structure)
         )
@@ -359,8 +359,7 @@ class TinyTransformer(nn.Module):
         if self._told:
             placed = scheme(x, structure=reading.structure)
         else:
-            padding, start = reading.padding, reading.start
-            placed = scheme(x, positions_of(x.shape[1], x.device, padding=padding, start=start))
+            placed = scheme(x, reading.positions)
         return placed
 
 

@@ -1,8 +1,9 @@
 """The batch that an objective takes, the answers of a model to it, and their cross-entropy."""
 
+import inspect
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -36,11 +37,23 @@ def logits_of(model: nn.Module, batch: Batch) -> Tensor:
         options = {"source": batch.source, "source_padding": batch.source_padding}
     structure = getattr(batch, "structure", None)  # of trees; most tasks have none
     if structure is not None:
+        check_told(model)
         options["structure"] = structure
     logits = model(batch.inputs, padding=batch.padding, **options)
     check_logits(logits, batch)
     checked: Tensor = logits
     return checked
+
+
+def check_told(model: nn.Module) -> None:
+    """A ValueError for a model that cannot be called as ``model(tokens, structure=…)``."""
+    taken = inspect.signature(model.forward).parameters
+    if "structure" not in taken and all(each.kind != each.VAR_KEYWORD for each in taken.values()):
+        raise ValueError(
+            "the batch says what connects its tokens, or which token sees which, and a "
+            f"{type(model).__name__} is not told; its forward should take structure=…, as that of "
+            "a TinyTransformer does"
+        )
 
 
 def check_logits(logits: Any, batch: Batch) -> None:
@@ -82,6 +95,10 @@ class CrossEntropy(nn.Module):
 
     models: ClassVar[tuple[str, ...]]
     """The kinds of a ``TinyTransformer`` that it can train."""
+
+    orders: ClassVar[Literal["", "given", "placed"]] = ""
+    """Whether it tells the layers which token sees which: of a text as it stands ("given"), or
+    of tokens at positions of their own ("placed"); empty where the layers decide themselves."""
 
     needs: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Options of a ``TinyTransformer`` without which it cannot be trained, such as its depth."""

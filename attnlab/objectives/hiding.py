@@ -29,6 +29,17 @@ def lengths(batch: Batch) -> Int[Tensor, "b"]:
     return real.sum(-1)
 
 
+def check_text(name: str, batch: Batch) -> None:
+    """A ValueError for a batch without the next token of each, as texts have it."""
+    if batch.inputs.shape[:2] != batch.targets.shape or batch.source is not None:
+        raise ValueError(
+            f"{name} asks for the next token of a text; the inputs of this task are of shape "
+            f"{tuple(batch.inputs.shape)} and its targets {tuple(batch.targets.shape)}"
+            + (", with a source" if batch.source is not None else "")
+            + "; take a task of texts"
+        )
+
+
 def check_tokens(name: str, batch: Batch, vocab: int) -> None:
     """A ValueError for a batch whose inputs are no tokens of this vocabulary."""
     tokens = batch.inputs

@@ -48,7 +48,7 @@ class Batch:
         source_padding: as `padding`, for `source`.
         structure: what connects the tokens, for models that are told: a `TreeBatch` or a
             `GraphBatch`, with as many rows and positions as the inputs (or the source, if there is
-            one).
+            one). Some objectives put a `Visibility` here: which token sees which.
     """
 
     inputs: Tensor

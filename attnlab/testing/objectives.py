@@ -48,6 +48,7 @@ class Text:
     padding: Tensor | None = None
     source: Tensor | None = None
     source_padding: Tensor | None = None
+    structure: Any = None
 
     def __len__(self) -> int:
         return len(self.inputs)
