@@ -204,10 +204,7 @@ class Electra(CrossEntropy):
     def proposed(self, batch: Batch) -> Tensor:
         """The generator's logits (b, n, vocab)."""
         if self.small is None:
-            raise ValueError(
-                "electra has no generator yet: call objective.fitted(model) first, as fit and "
-                "evaluate do"
-            )
+            raise ValueError("electra has no generator yet: call objective.fitted(model) first")
         logits: Tensor = self.small(batch.inputs, padding=batch.padding)
         if logits.shape != (*batch.inputs.shape, self.vocab):
             raise ValueError(

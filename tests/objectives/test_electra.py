@@ -137,7 +137,7 @@ def test_both_losses_are_means_of_the_whole_batch() -> None:
     asked = objective.prepare(Batch(text, text, padding), draws())
     losses = [objective.loss(objective.answers(Fixed(0.0), x), x) for x in (asked[:1], asked[1:])]
     two_of_three = (2 * math.log(2) + math.log(4)) / 3
-    assert float(sum(losses)) / 14 == pytest.approx(two_of_three, rel=1e-6)
+    assert sum(losses).item() / 14 == pytest.approx(two_of_three, rel=1e-6)
 
 
 def released(tokens, places, drawn):
