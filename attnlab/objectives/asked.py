@@ -23,11 +23,15 @@ class Asked:
     kept: Mapping[str, Tensor] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, batch: Batch, *, inputs: Tensor, targets: Tensor, **kept: Tensor) -> Any:
-        """That batch with other inputs and targets, and what is kept."""
+    def of(
+        cls, batch: Batch, *, inputs: Tensor, targets: Tensor, padding: Tensor | None = None,
+        **kept: Tensor,
+    ) -> Any:  # fmt: skip
+        """That batch with other inputs and targets, perhaps other padding, and what is kept."""
+        padding = batch.padding if padding is None else padding
         source, source_padding = batch.source, batch.source_padding
         structure = getattr(batch, "structure", None)
-        return cls(inputs, targets, batch.padding, source, source_padding, structure, kept)
+        return cls(inputs, targets, padding, source, source_padding, structure, kept)
 
     def __len__(self) -> int:
         return len(self.inputs)
