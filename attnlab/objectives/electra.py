@@ -47,7 +47,7 @@ from typing import Any, NamedTuple
 
 import sympy
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -57,7 +57,14 @@ from attnlab.core.options import Options, Size, check_share
 from attnlab.core.probe import note
 from attnlab.objectives.asked import Asked, kept
 from attnlab.objectives.batches import UNSCORED, Batch, CrossEntropy
-from attnlab.objectives.hiding import check_tokens, lowest, real_tokens, share_of, uniform
+from attnlab.objectives.hiding import (
+    check_tokens,
+    lowest,
+    real_tokens,
+    sampled,
+    share_of,
+    uniform,
+)
 
 # ---- options
 
@@ -117,14 +124,6 @@ def vectorised(
 
 
 FORMS = {"naive": naive, "vectorised": vectorised}
-
-
-def sampled(logits: Float[Tensor, "m v"], noise: Float[Tensor, "m"]) -> Int[Tensor, "m"]:
-    """One token from each row: the first at which the sum of probabilities passes the random
-    number between 0 and 1. No gradient."""
-    sums = logits.detach().double().softmax(-1).cumsum(-1)
-    drawn = torch.searchsorted(sums / sums[:, -1:], noise[:, None].double(), right=True)
-    return drawn[:, 0].clamp(max=logits.shape[-1] - 1)
 
 
 def smaller(model: Any, vocab: int, width: float) -> nn.Module:

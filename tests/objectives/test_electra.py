@@ -8,7 +8,8 @@ from torch import nn
 
 import attnlab
 from attnlab.objectives.batches import UNSCORED
-from attnlab.objectives.electra import Electra, ElectraOptions, sampled
+from attnlab.objectives.electra import Electra, ElectraOptions
+from attnlab.objectives.hiding import sampled
 from attnlab.tasks import Batch, task
 from attnlab.train import evaluate, fit, model_options
 
