@@ -200,7 +200,7 @@ def test_parts_of_a_batch_add_up(card: Card) -> None:
     batch: Any = objective.prepare(text(card), draws())
     pieces = [batch[:1], batch[1:4], batch[4:]]
     losses = [objective.loss(objective.answers(net, piece), piece) for piece in pieces]
-    whole, count = summed(card, net, text(card))
+    whole, count = objective(net, text(card), draws())
     torch.testing.assert_close(sum(losses), whole)
     assert count == sum(int((piece.targets != UNSCORED).sum()) for piece in pieces)
 
