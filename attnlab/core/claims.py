@@ -13,6 +13,7 @@ p      parameters of one layer
 N      weights of a module
 s      targets that the task itself scores
 b      rows of a batch; n are then its real tokens
+V, r   tokens that a text is made of; rows of a batch of which something is scored
 =====  ==================================================================
 """
 
@@ -137,18 +138,27 @@ class Objective:
     ``scored``  how many targets of a batch are scored.
     ``hidden``  what the model is not shown, in words.
     ``models``  the kinds of a ``TinyTransformer`` that can be trained by it, the usual one first.
+    ``uniform``  the loss of each target where every weight is 0, in the V tokens of the text and
+        the r rows that are scored; not given, the logarithm of the number of answers.
+    ``texts``  how many texts a row holds, one behind the other.
+    ``together``  why the loss of a row depends on others; empty where parts of a batch add up.
     """
 
     ROLES: ClassVar[tuple[str, ...]] = ("objective",)
     scored: Number
     hidden: str
     models: tuple[str, ...]
+    uniform: Number | None = None
+    texts: int = 1
+    together: str = ""
 
     def rows(self) -> list[Row]:
         return [
             ("scored targets", in_plain_text(self.scored)),
             ("hidden", self.hidden),
             ("models", ", ".join(self.models)),
+            *[("texts in a row", str(self.texts))] * (self.texts > 1),
+            *[("loss depends on other rows", self.together)] * bool(self.together),
         ]
 
 

@@ -107,3 +107,12 @@ def rows_from(seeds: Int[Tensor, "b"], width: int) -> Float[Tensor, "b 3 n"]:
         own = torch.Generator().manual_seed(seed % 2**63)
         found.append(torch.rand(3, width, generator=own, dtype=torch.float64))
     return torch.stack(found) if found else torch.empty(0, 3, width, dtype=torch.float64)
+
+
+def sampled(logits: Float[Tensor, "m v"], noise: Float[Tensor, "m"]) -> Int[Tensor, "m"]:
+    """One token from each row: the first at which the sum of probabilities passes the random
+    number between 0 and 1. No gradient."""
+    sums = logits.detach().double().softmax(-1).cumsum(-1)
+    wanted = noise.double().contiguous()[:, None]
+    drawn = torch.searchsorted(sums / sums[:, -1:], wanted, right=True)
+    return drawn[:, 0].clamp(max=logits.shape[-1] - 1)

@@ -116,8 +116,7 @@ class LinkedPages(Task):
 
     def tokens(self, ids: Tensor | Sequence[int]) -> list[str]:
         """The words of tokens (n,)."""
-        words = list(documentation().vocabulary)
-        return [words[check_integer("a token", int(i), at_least=0)] for i in ids]
+        return words_of(ids)
 
     def _draw(self, split: str, size: int, generator: np.random.Generator) -> Batch:
         return self._batch(self._rows(split, size, generator))
@@ -268,6 +267,12 @@ def paths(hops: int, split: str) -> list[tuple[str, ...]]:
 
 def title_words(title: str) -> list[str]:
     return title.split("-")[:TITLE_WORDS]
+
+
+def words_of(ids: Tensor | Sequence[int]) -> list[str]:
+    """The words of tokens (n,)."""
+    words = list(documentation().vocabulary)
+    return [words[check_integer("a token", int(i), at_least=0)] for i in ids]
 
 
 def _topic(name: str, named: Mapping[str, object], texts: Mapping[str, str]) -> str | None:

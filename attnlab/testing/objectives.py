@@ -4,7 +4,6 @@ A batch here has rows of tokens, padding at the end of some, and targets of whic
 scored; the model is a table that answers each token with logits of its own.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,10 +32,24 @@ EACH = cases(lambda card: [named(card)])
 FAST = cases(lambda card: [named(card, form) for form in list(card.forms)[1:]])
 
 
-def built(card: Card, **options: Any) -> Any:
-    """The objective; one that adds tokens of its own is told how many the text has."""
+PAIRED = cases(lambda card: [named(card)] if card.claims.together else [])
+APART = cases(lambda card: [] if card.claims.together else [named(card)])
+TOKENS = cases(lambda card: [named(card)] if card.claims.uniform is None else [])
+
+
+def built(card: Card, net: nn.Module | None = None, **options: Any) -> Any:
+    """The objective; one that adds tokens of its own is told how many the text has, and one with a
+    smaller model is given a table. With a model it has all that it needs for it."""
+    torch.manual_seed(5)
     own: dict[str, Any] = {"vocab": VOCAB} if "vocab" in card.option_names() else {}
-    return catalog.build(card.name, **own, **options)
+    if "small" in card.option_names():
+        table = torch.randn(VOCAB + 1, VOCAB, dtype=torch.float64)
+        own["small"] = Answering(table, for_rows=False)
+    objective: Any = catalog.build(card.name, **own, **options)
+    if net is not None:
+        objective.fitted(net)
+        objective.double()
+    return objective
 
 
 @dataclass(frozen=True)
@@ -61,19 +74,27 @@ class Text:
 
 
 class Answering(nn.Module):
-    """Logits that depend on the token at the position alone; their sum, if it answers for rows."""
+    """Logits that depend on the token at the position alone; their sum, if it answers for rows.
+    The vectors of its encoder are the same."""
 
     def __init__(self, table: Tensor, *, for_rows: bool) -> None:
         super().__init__()
         self.table, self.for_rows = nn.Parameter(table), for_rows
+        self.dim = table.shape[1]
         self.answered: list[Tensor] = []
 
-    def forward(self, tokens: Tensor, padding: Tensor | None = None, **source: Any) -> Tensor:
-        logits = self.table[tokens]
-        logits = logits.sum(1) if self.for_rows else logits
+    def encode(self, tokens: Tensor, padding: Tensor | None = None) -> Tensor:
+        return self._kept(self.table[tokens])
+
+    def _kept(self, logits: Tensor) -> Tensor:
         if logits.requires_grad:
             logits.retain_grad()
         self.answered.append(logits)
+        return logits
+
+    def forward(self, tokens: Tensor, padding: Tensor | None = None, **source: Any) -> Tensor:
+        logits = self.table[tokens]
+        logits = self._kept(logits.sum(1) if self.for_rows else logits)
         if (exits := asked()) is not None:  # it has one layer, after which every token leaves
             exits.append(Exits(logits[None]))
         return logits
@@ -82,10 +103,13 @@ class Answering(nn.Module):
         return x
 
 
-def text(rows: int = ROWS, width: int = N) -> Text:
+def text(card: Card, rows: int = ROWS, width: int = N) -> Text:
+    """Rows of as many texts as the objective compares, of the same width."""
     torch.manual_seed(3)
+    width += -width % card.claims.texts  # type: ignore[union-attr]
     tokens = torch.randint(1, VOCAB, (rows, width + 1))
-    padding = torch.arange(width) < torch.randint(4, width + 1, (rows, 1))
+    fewest = width - 2 if card.claims.texts > 1 else 4  # type: ignore[union-attr]
+    padding = torch.arange(width) < torch.randint(fewest, width + 1, (rows, 1))
     targets = tokens[:, 1:].masked_fill(~padding, UNSCORED)
     targets[0] = UNSCORED  # a row in which nothing is scored
     padding[1] = False  # and one that is empty
@@ -107,7 +131,7 @@ def draws(seed: int = 0) -> torch.Generator:
 
 
 def summed(card: Card, net: Answering, batch: Text, seed: int = 0) -> tuple[Tensor, int]:
-    found: tuple[Tensor, int] = built(card)(net, batch, draws(seed))
+    found: tuple[Tensor, int] = built(card, net)(net, batch, draws(seed))
     return found
 
 
@@ -117,8 +141,9 @@ def test_each_form_of_an_objective_equals_naive(card: Card, form: str) -> None:
         found = []
         for each in ("naive", form):
             net = model(card, **variant)
-            own = card.arguments(card.forms[each], {"vocab": VOCAB, **variant})
-            loss, count = card.forms[each](net, text(), draws(), **own)
+            given = {"vocab": VOCAB, "objective": built(card, net, **variant), **variant}
+            own = card.arguments(card.forms[each], given)
+            loss, count = card.forms[each](net, text(card), draws(), **own)
             found.append((loss, torch.autograd.grad(loss, net.table)[0], count))
         torch.testing.assert_close(found[1][:2], found[0][:2])
         assert found[0][2] == found[1][2]
@@ -126,13 +151,19 @@ def test_each_form_of_an_objective_equals_naive(card: Card, form: str) -> None:
 
 @pytest.mark.parametrize("card", EACH)
 def test_positions_that_are_not_scored_get_no_gradient(card: Card) -> None:
-    net, objective = model(card), built(card)
-    batch: Any = objective.prepare(text(), draws())
+    net = model(card)
+    objective = built(card, net)
+    batch: Any = objective.prepare(text(card), draws())
     answers = objective.answers(net, batch)
     objective.loss(answers, batch).backward()
     for logits in net.answered:
         unscored = batch.targets == UNSCORED
         assert unscored.any()
+        if logits.shape[: unscored.dim()] != unscored.shape:  # vectors of texts, k of each row
+            unscored = unscored.reshape(len(unscored), -1).all(1)
+            unscored = unscored.repeat_interleave(len(logits) // len(unscored))
+            if logits.grad is None:  # which only say what is asked
+                continue
         assert (logits.grad[unscored] == 0).all()  # type: ignore[index]
         assert (logits.grad[~unscored] != 0).any()  # type: ignore[index]
 
@@ -140,18 +171,37 @@ def test_positions_that_are_not_scored_get_no_gradient(card: Card) -> None:
 @pytest.mark.parametrize("card", EACH)
 def test_a_uniform_model_loses_the_logarithm_of_the_vocabulary(card: Card) -> None:
     net = model(card, uniform=True)
-    loss, count = summed(card, net, text())
+    objective = built(card, net)
+    for parameter in objective.parameters():
+        nn.init.zeros_(parameter)
+    loss, count = objective(net, text(card), draws())
     assert count > 0
-    assert loss.item() / count == pytest.approx(math.log(net.table.shape[1]))
+    V, r = letters("V r")
+    targets = objective.prepare(text(card), draws()).targets
+    rows = int((targets != UNSCORED).reshape(len(targets), -1).any(1).sum())
+    claimed = card.claims.uniform  # type: ignore[union-attr]
+    claimed = sympy.log(net.table.shape[1]) if claimed is None else sympy.sympify(claimed)
+    assert loss.item() / count == pytest.approx(float(claimed.subs({V: VOCAB, r: rows})))
 
 
-@pytest.mark.parametrize("card", EACH)
+@pytest.mark.parametrize("card", PAIRED)
+def test_rows_that_answer_each_other_do_not_add_up(card: Card) -> None:
+    net = model(card)
+    objective = built(card, net)
+    batch: Any = objective.prepare(text(card), draws())
+    every = (batch[:4], batch[4:], batch)
+    parts = [float(objective.loss(objective.answers(net, x), x).detach()) for x in every]
+    assert abs(parts[0] + parts[1] - parts[2]) > 1e-7
+
+
+@pytest.mark.parametrize("card", APART)
 def test_parts_of_a_batch_add_up(card: Card) -> None:
-    net, objective = model(card), built(card)
-    batch: Any = objective.prepare(text(), draws())
+    net = model(card)
+    objective = built(card, net)
+    batch: Any = objective.prepare(text(card), draws())
     pieces = [batch[:1], batch[1:4], batch[4:]]
     losses = [objective.loss(objective.answers(net, piece), piece) for piece in pieces]
-    whole, count = summed(card, net, text())
+    whole, count = objective(net, text(card), draws())
     torch.testing.assert_close(sum(losses), whole)
     assert count == sum(int((piece.targets != UNSCORED).sum()) for piece in pieces)
 
@@ -161,19 +211,19 @@ def test_the_seed_alone_decides_what_is_hidden(card: Card) -> None:
     objective = built(card)
     found = []
     for noise in (1, 2):  # of the global generator, which is neither asked nor moved on
-        given = text()
+        given = text(card)
         torch.manual_seed(noise)
         before = torch.get_rng_state()
         batch: Any = objective.prepare(given, draws())
         assert torch.equal(torch.get_rng_state(), before)
-        found.append((batch.inputs, batch.targets))
+        found.append((batch.inputs, batch.targets, *getattr(batch, "kept", {}).values()))
     for one, other in zip(*found, strict=True):
         assert torch.equal(one, other)
 
 
 @pytest.mark.parametrize("card", EACH)
 def test_as_many_targets_are_scored_as_claimed(card: Card) -> None:
-    claims, batch = card.claims, text(MANY, 5 * N)
+    claims, batch = card.claims, text(card, MANY, 5 * N)
     assert isinstance(claims, Objective)
     assert batch.padding is not None
     s, n, b = letters("s n b")
@@ -185,7 +235,7 @@ def test_as_many_targets_are_scored_as_claimed(card: Card) -> None:
 @pytest.mark.parametrize("card", EACH)
 def test_where_nothing_is_scored_the_sum_is_zero(card: Card) -> None:
     """In a batch of padding alone, of which the task scores nothing."""
-    given = text()
+    given = text(card)
     padding = torch.zeros_like(given.inputs, dtype=torch.bool)
     nothing = Text(given.inputs, torch.full_like(given.targets, UNSCORED), padding)
     loss, count = summed(card, model(card), nothing)
@@ -193,11 +243,11 @@ def test_where_nothing_is_scored_the_sum_is_zero(card: Card) -> None:
     assert count == 0
 
 
-@pytest.mark.parametrize("card", EACH)
+@pytest.mark.parametrize("card", TOKENS)
 def test_rightly_answered_targets_are_counted(card: Card) -> None:
     """A model that is sure of the one right answer, of each target that it can know."""
     objective = built(card)
-    batch: Any = objective.prepare(text(), draws())
+    batch: Any = objective.prepare(text(card), draws())
     sure = (
         nn.functional.one_hot(batch.targets.clamp(min=0), model(card).table.shape[1]).double() * 50
     )

@@ -63,6 +63,7 @@ VARIANTS = [
     ("agreement", {"form": "brackets", "most": 0}),
     ("linked_pages", {"words": 5}),
     ("linked_pages", {"hops": 2, "pages": 7, "words": 5}),
+    ("citations", {"words": 5}),
     ("tables", {}),
     ("tables", {"of": "columns", "rows": 3}),
     ("tables", {"ask": "largest", "subjects": ("http", "characters")}),
