@@ -42,7 +42,7 @@ from attnlab.core.options import Options, check_share
 from attnlab.core.probe import note
 from attnlab.core.visibility import Visibility
 from attnlab.objectives.batches import UNSCORED, Batch, CrossEntropy, logits_of, one_by_one
-from attnlab.objectives.hiding import check_text, lengths, uniform
+from attnlab.objectives.hiding import check_text, lengths
 
 # ---- options
 
@@ -62,7 +62,7 @@ class PrefixOptions(Options):
         """The length p of the prefix of each text of n tokens, from 1 to n."""
         if self.share is not None:
             return (n * self.share).round().long().clamp(min=1)
-        return 1 + (uniform(n.shape, generator) * n).long()
+        return 1 + torch.randint(2**40, n.shape, generator=generator) % n.clamp(min=1)
 
 
 # ---- forms

@@ -58,10 +58,10 @@ class SemiCausalOptions(Options):
         self, n: Int[Tensor, "b"], width: int, generator: torch.Generator | None
     ) -> Int[Tensor, "b n"]:
         """Of each token the piece of text in which it stands: those of odd numbers are spans."""
-        count = (uniform(n.shape, generator) * (self.spans + 1)).long()
         between = torch.arange(width + 1) <= n[:, None]  # before each token, or after the last
-        count = 2 * count.minimum((n + 1) // 2)
-        cuts = lowest(uniform(between.shape, generator), between, count)
+        scores = uniform(between.shape, generator)
+        count = torch.randint(self.spans + 1, n.shape, generator=generator)
+        cuts = lowest(scores, between, 2 * count.minimum((n + 1) // 2))
         return cuts[:, :-1].long().cumsum(-1)
 
 
