@@ -8,6 +8,7 @@ instead and pays for one position. Both give the same tokens.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from attnlab.core.modes import mode
 from attnlab.models.inputs import check_input, check_tensor, in_vocabulary
 from attnlab.models.options import check_real, check_switch
 from attnlab.models.tiny import DecoderState, TinyTransformer, check_model
+from attnlab.objectives.prefix_lm import sees
 
 MOST_STEPS = 100_000
 
@@ -38,6 +40,7 @@ def generate(
     source_padding: Bool[Tensor, "b m"] | None = None,
     structure: Any = None,
     incremental: bool | None = None,
+    prefix: int | None = None,
 ) -> Int[Tensor, "b n_plus_steps"]:
     """The prompt followed by ``steps`` new tokens, as int64.
 
@@ -45,10 +48,13 @@ def generate(
     step, because their positions change: slower, and the beginning has no influence. Draws come
     from ``generator``, or from PyTorch's own on the tokens' device. ``incremental``: None uses
     ``.step`` where every layer has it, True requires it, False always re-runs. Dropout is off, and
-    the model is not changed. ``structure`` is what the model is told beside the source.
+    the model is not changed. ``structure`` is what the model is told beside the source. ``prefix``:
+    so many tokens at the beginning are read from both sides, as by a language model that learned by
+    ``prefix_lm``; all tokens are read again at every step then.
     """
     tokens = _checked_prompt(model, tokens, incremental)
     steps = _check_steps(steps)
+    prefix = _check_prefix(model, tokens, steps, prefix, incremental)
     _check_draws(model.vocab or 0, tokens.device, temperature, top_k, generator)
     model.check_source(source, source_padding)
     with mode(model, training=False):
@@ -56,7 +62,11 @@ def generate(
         if source is not None:
             memory = model.encode(source, source_padding, structure=structure)
             read = {"memory": memory, "memory_padding": source_padding, "structure": structure}
-        next_logits = _choose_path(model, read, incremental)
+        next_logits = (
+            _choose_path(model, read, incremental)
+            if prefix is None
+            else partial(_after_prefix, model, prefix)
+        )
         for _ in range(steps):
             drawn = sample(next_logits(tokens), temperature, top_k, generator)
             tokens = torch.cat([tokens, drawn], dim=1)
@@ -124,6 +134,12 @@ def _by_steps(model: TinyTransformer, read: Mapping[str, Any]) -> NextLogits:
     return next_logits
 
 
+def _after_prefix(model: TinyTransformer, prefix: int, tokens: Tensor) -> Tensor:
+    prefixes = torch.full(tokens.shape[:1], prefix, device=tokens.device)
+    seen = sees(prefixes, tokens.shape[1])
+    return model.logits(model.decode(tokens, structure=seen)[:, -1])
+
+
 def _checked_prompt(model: TinyTransformer, tokens: Tensor, incremental: bool | None) -> Tensor:
     """The tokens as int64: in a smaller dtype the ids of new ones might not fit."""
     check_model(model)
@@ -153,6 +169,31 @@ def _check_steps(steps: int) -> int:
             "again with what it returned."
         )
     return steps
+
+
+def _check_prefix(
+    model: TinyTransformer, tokens: Tensor, steps: int, prefix: int | None, incremental: bool | None
+) -> int | None:
+    """Refuse a prefix that is longer than the prompt, and what cannot be read with one."""
+    if prefix is None:
+        return None
+    prefix = check_integer("prefix", prefix, at_least=1)
+    if prefix > tokens.shape[1]:
+        raise ValueError(
+            f"prefix={prefix} is more than the prompt's {tokens.shape[1]} tokens; what is written "
+            "after them sees the past alone."
+        )
+    if model.kind != "language_model" or incremental:
+        raise ValueError(
+            "prefix is for a language_model without incremental=True: tokens that are read from "
+            "both sides are read again at every step."
+        )
+    if tokens.shape[1] + steps - 1 > model.max_len:
+        raise ValueError(
+            f"with a prefix the model reads all tokens, here up to {tokens.shape[1] + steps - 1}, "
+            f"more than its max_len={model.max_len}; take fewer steps."
+        )
+    return prefix
 
 
 def _check_logits(logits: Tensor) -> None:

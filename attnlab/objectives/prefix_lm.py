@@ -14,6 +14,8 @@ With p drawn from 1 to n, half of the targets are scored: a causal model learns 
 instead, and reads its input from one side. An encoder-decoder of L + L layers is the third way: it
 costs as much as this stack of L layers, and has twice the weights.
 
+``attnlab.generate(…, prefix=p)`` writes on after a prompt that is read from both sides.
+
 ``naive``       who sees whom as loops over two positions.
 ``vectorised``  one comparison for the batch.
 
@@ -74,12 +76,12 @@ def naive(
 ) -> tuple[Tensor, int]:  # fmt: skip
     """-Σ log p(x_{t+1} | x_1 … x_t) from the last token of each prefix on."""
     prefix, places = options.drawn(lengths(batch), generator), range(batch.inputs.shape[1])
-    sees = [[[j <= i or j < p for j in places] for i in places] for p in prefix.tolist()]
+    seen = [[[j <= i or j < p for j in places] for i in places] for p in prefix.tolist()]
     answers = [[t >= p - 1 for t in places] for p in prefix.tolist()]
     asked = replace(
         batch,  # type: ignore[type-var]
         targets=batch.targets.masked_fill(~torch.tensor(answers), UNSCORED),
-        structure=Visibility(torch.tensor(sees)),
+        structure=Visibility(torch.tensor(seen)),
     )
     return one_by_one(logits_of(model, asked), asked.targets)
 
@@ -90,6 +92,12 @@ def vectorised(
 ) -> tuple[Tensor, int]:  # fmt: skip
     """The same, all rows at once."""
     return PrefixLM(options)(model, batch, generator)
+
+
+def sees(prefix: Int[Tensor, "b"], n: int) -> Visibility:
+    """Who sees whom among n tokens after prefixes of these lengths."""
+    place = torch.arange(n, device=prefix.device)
+    return Visibility((place <= place[:, None]) | (place < prefix[:, None])[:, None])
 
 
 FORMS = {"naive": naive, "vectorised": vectorised}
@@ -117,13 +125,13 @@ class PrefixLM(CrossEntropy):
         """
         check_text("prefix_lm", batch)
         place = torch.arange(batch.inputs.shape[1])
-        p = self.options.drawn(lengths(batch), generator)[:, None]
-        note("open", place < p)
-        scored = note("scored", (place >= p - 1) & (batch.targets != UNSCORED))
+        p = self.options.drawn(lengths(batch), generator)
+        note("open", place < p[:, None])
+        scored = note("scored", (place >= p[:, None] - 1) & (batch.targets != UNSCORED))
         return replace(
             batch,  # type: ignore[type-var]
             targets=batch.targets.masked_fill(~scored, UNSCORED),
-            structure=Visibility((place <= place[:, None]) | (place < p)[:, None]),
+            structure=sees(p, len(place)),
         )
 
 

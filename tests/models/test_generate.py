@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 
+from attnlab.core.visibility import Visibility
 from attnlab.models.generate import generate, sample
 from attnlab.models.tiny import TinyTransformer
 from attnlab.train.states import stored
@@ -300,3 +301,39 @@ def test_refuses_an_empty_prompt_a_classifier_and_a_missing_source(make, tokens)
         generate(make("classifier"), tokens, 2)
     with pytest.raises(ValueError, match="source"):
         generate(make("encoder_decoder"), tokens, 2)
+
+
+@pytest.mark.parametrize("positions", ["learned", "rope"])
+def test_after_a_prefix_it_writes_what_a_prefix_model_answers(make, tokens, positions):
+    model, prefix = make(positions=positions), tokens.shape[1]
+    found = generate(model, tokens, 4, temperature=0, prefix=prefix)
+    assert torch.equal(found[:, :prefix], tokens)
+    for n in range(prefix, prefix + 4):
+        place = torch.arange(n)
+        seen = (place <= place[:, None]) | (place < prefix)
+        logits = model(found[:, :n], structure=Visibility(seen.expand(len(tokens), n, n)))
+        assert torch.equal(found[:, n], logits[:, -1].argmax(-1))
+
+
+def test_a_prefix_of_one_token_changes_nothing(make, tokens):
+    model = make()
+    one = generate(model, tokens, 6, generator=seeded(), prefix=1)
+    assert torch.equal(one, generate(model, tokens, 6, generator=seeded()))
+    drawn = [generate(model, tokens, 6, generator=seeded(), prefix=p) for p in (1, 11)]
+    assert not torch.equal(*drawn)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "words"),
+    [
+        ("language_model", {"prefix": 12}, "prefix=12 is more than the prompt's 11 tokens"),
+        ("language_model", {"prefix": 0}, "prefix should be at least 1, got 0"),
+        ("language_model", {"prefix": 3, "incremental": True}, "without incremental=True"),
+        ("language_model", {"prefix": 3, "steps": 1000}, "here up to 1010, more than its max_len"),
+        ("encoder_decoder", {"prefix": 3}, "prefix is for a language_model"),
+    ],
+)
+def test_a_prefix_that_cannot_be_read_is_refused(make, tokens, source, kind, options, words):
+    given = {"steps": 2, "source": source if kind == "encoder_decoder" else None, **options}
+    with pytest.raises(ValueError, match=words):
+        generate(make(kind), tokens, **given)
