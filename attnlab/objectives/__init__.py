@@ -10,6 +10,9 @@ also has the four steps of this call, which ``attnlab.train.fit`` takes one by o
 - ``loss(answers, batch)``: the sum
 - ``right(answers, batch)``: how many of the scored targets are answered rightly
 
+An objective that reads in an order of its own (``orders``) puts a ``Visibility`` on the batch,
+which tells the layers of dense attention which token sees which, and where each stands.
+
 An objective may learn something itself. What it needs for a model, such as a head or a teacher, it
 builds in ``fitted(model)``; its parameters are trained with the model's, and ``after_step`` is
 called after each update.
