@@ -1,0 +1,308 @@
+"""What is hidden decides: one encoder, eight objectives, and what can be read off its states.
+
+Nothing is timed. Each training is one encoder (dim 48, 2 layers, 4 heads) on windows of 64 pieces
+(BPE, 512) of the Python documentation: 600 updates of 16 windows at one untuned rate, 5e-3. All
+objectives begin with the same embeddings and layers. What they ask is theirs, and so is the head
+that answers:
+
+    next_token       the next piece, from those before it
+    prefix_lm        the same after a beginning that is read from both sides
+    masked_lm        15 % of the pieces, hidden
+    electra          at every piece: is it the text's own? (a generator of a quarter of the width)
+    xlnet            one piece of 6, in a random order, by its own query
+    mpnet            15 % in a random order, with masks at all that is hidden
+    sentence_order   which half of the window came first
+    contrastive      which other half belongs to this half, among the 16 of the batch
+
+Afterwards nothing is trained but linear probes (``attnlab.lens.probes``) on the states after each
+layer, on windows of the training text; they are scored on windows of unseen topics. Guessing is
+right for 50 %. Four questions are about a piece, two about a window:
+
+    brackets     does it stand inside brackets?
+    heading      is it part of a line that the next line underlines?
+    code         is it part of an indented line?
+    exchanged    has it changed places with a neighbour? (in one of ten pairs)
+    halves       are the halves of the window in their order?
+    together     do two pieces of text come from one topic?
+
+A random encoder and shuffled labels are the controls. A second grid asks whether ELECTRA's question
+at every piece teaches more for the same computation: masked LM for as many FLOPs as ELECTRA's 600
+updates with its generator, both for twice as many, and ELECTRA asked at the hidden 15 % alone,
+which costs the same and gives up what is said to be the reason. Lesson 64 draws what
+
+    python -m attnlab.experiments what_is_hidden --threads 1 --json \\
+        attnlab/experiments/assets/64_what_is_hidden.json
+
+has written.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from attnlab import catalog
+from attnlab.core.visibility import Visibility
+from attnlab.experiments.grid import Arm, Grid, Grids, Scores, Trained, by_fit, seeded
+from attnlab.lens.probes import balanced, layer_states, probe
+from attnlab.measure.count import count
+from attnlab.models.tiny import TinyTransformer
+from attnlab.objectives.electra import Electra
+from attnlab.objectives.hiding import uniform
+from attnlab.tasks.documentation import Documentation
+from attnlab.tasks.marked_text import MARKS, windows
+from attnlab.train import model_options
+
+OBJECTIVES = (
+    "next_token", "prefix_lm", "masked_lm", "electra", "xlnet", "mpnet", "sentence_order",
+    "contrastive",
+)  # fmt: skip
+OF_PIECES = (*MARKS, "exchanged")
+OF_WINDOWS = ("halves", "together")
+QUESTIONS = (*OF_PIECES, *OF_WINDOWS)
+PIECES, LENGTH, STEPS = 512, 64, 600
+SIZES = {"dim": 48, "layers": 2, "heads": 4, "max_len": 2 * LENGTH, "tie": False}
+RATE = 0.1  # of the pairs of neighbours that are exchanged
+LEARNED, ASKED = 1200, 800  # states that a probe learns from, and those that it is asked
+RANDOM = "no training"
+
+
+@cache
+def text() -> Documentation:
+    """The windows that are learned from."""
+    return Documentation("bpe", LENGTH, bpe_size=PIECES)
+
+
+# ---- models
+
+
+def _model(objective: str, **options: Any) -> TinyTransformer:
+    """A model of the kind that the objective trains, whose embeddings and layers do not depend on
+    it: they are those of a token classifier that is drawn first."""
+    plain = TinyTransformer(**{**model_options(text(), "masked_lm"), **options})
+    own = {**model_options(text(), objective), **options, "vocab": PIECES + 1}
+    model = TinyTransformer(**own)
+    drawn = {_place(name): value for name, value in plain.state_dict().items()}
+    with torch.no_grad():
+        for name, value in model.state_dict().items():
+            if not name.startswith("output"):
+                value.copy_(drawn[_place(name)])
+    return model
+
+
+def _place(name: str) -> str:
+    return name.removeprefix("encoder.").removeprefix("decoder.")
+
+
+class ElectraAtHidden(Electra):
+    """ELECTRA whose discriminator is asked at the hidden places alone, as a masked language model
+    is. Its loss weighs as much as the question at all places."""
+
+    def loss(self, answers: Any, batch: Any) -> Tensor:  # type: ignore[override]
+        hidden, weight = batch.kept["hidden"], batch.kept["weight"]
+        proposed = answers.proposed[hidden].float()
+        guesses = F.cross_entropy(proposed, batch.targets[hidden], reduction="none")
+        found = F.binary_cross_entropy_with_logits(
+            answers.scores[hidden].float(), answers.replaced[hidden].float(), reduction="none"
+        )
+        of_each = weight[:, None].expand_as(hidden)[hidden]
+        return (of_each * (guesses + self.options.weight * found)).sum()
+
+
+def objective_of(name: str) -> nn.Module:
+    """The objective of an arm, anew: it may build a generator or a head."""
+    if name == "electra at hidden":
+        return ElectraAtHidden(PIECES)
+    takes_vocab = "vocab" in catalog.with_role("objective")[name].option_names()
+    made: nn.Module = catalog.build(name, **({"vocab": PIECES} if takes_vocab else {}))
+    return made
+
+
+def _fit(model: TinyTransformer, task: Any, steps: int, *, objective: str, **options: Any) -> Any:
+    if objective == RANDOM:
+        return None
+    return by_fit(model, text(), steps, objective=objective_of(objective), **options)
+
+
+def read(
+    model: TinyTransformer, objective: str, tokens: Int[Tensor, "b n"]
+) -> Float[Tensor, "layers b n dim"]:
+    """The states of a trained model after each layer, read as it was trained: a causal model from
+    the left, all others from both sides. Sentence order has its separator between the halves, whose
+    states are left out."""
+    n = tokens.shape[1]
+    if objective == "next_token":
+        return layer_states(model, model.decode, tokens=tokens)
+    if objective == "prefix_lm":
+        open_to_all = Visibility(torch.ones(len(tokens), n, n, dtype=torch.bool))
+        return layer_states(model, lambda x: model.decode(x, structure=open_to_all), tokens=tokens)
+    if objective == "sentence_order" and n == LENGTH:
+        separator = torch.full_like(tokens[:, :1], PIECES)
+        with_it = torch.cat([tokens[:, : n // 2], separator, tokens[:, n // 2 :]], 1)
+        states = layer_states(model, model.encode, tokens=with_it)
+        return torch.cat([states[:, :, : n // 2], states[:, :, n // 2 + 1 :]], 2)
+    return layer_states(model, model.encode, tokens=tokens)
+
+
+# ---- questions
+
+
+class Asked(NamedTuple):
+    """Windows in the forms in which they are read, and the answers that go with them."""
+
+    tokens: Int[Tensor, "b n"]
+    marks: Mapping[str, Bool[Tensor, "b n"]]
+    mixed: Int[Tensor, "b n"]
+    exchanged: Bool[Tensor, "b n"]
+    turned: Int[Tensor, "b n"]
+    order: Int[Tensor, "b"]
+    other: Int[Tensor, "b"]
+    together: Int[Tensor, "b"]
+
+
+@cache
+def asked(split: str, many: int) -> Asked:
+    """The windows of a split with their questions, the same for every model."""
+    drawn = windows(text(), split, many, seed=0)
+    generator = torch.Generator().manual_seed(1)
+    mixed, exchanged = _exchanged(drawn.tokens, generator)
+    order = torch.randint(2, (many,), generator=generator)
+    turned = torch.where(order[:, None] == 1, drawn.tokens.roll(LENGTH // 2, 1), drawn.tokens)
+    together = torch.randint(2, (many,), generator=generator)
+    other = torch.arange(many)
+    for row in range(many):
+        if not together[row]:
+            far = (drawn.topic != drawn.topic[row]).nonzero()[:, 0]
+            other[row] = far[torch.randint(len(far), (), generator=generator)]
+    return Asked(drawn.tokens, drawn.marks, mixed, exchanged, turned, order, other, together)
+
+
+def _exchanged(
+    tokens: Int[Tensor, "b n"], generator: torch.Generator
+) -> tuple[Int[Tensor, "b n"], Bool[Tensor, "b n"]]:
+    """Windows in which one of ten pairs of neighbours that differ has changed places."""
+    first, second = tokens[:, 0::2], tokens[:, 1::2]
+    chosen = (uniform(first.shape, generator) < RATE) & (first != second)
+    pairs = torch.where(
+        chosen[..., None], torch.stack([second, first], -1), torch.stack([first, second], -1)
+    )
+    return pairs.flatten(1), chosen.repeat_interleave(2, 1)
+
+
+def features(
+    model: TinyTransformer, objective: str, split: str, many: int
+) -> dict[str, tuple[Tensor, Tensor]]:
+    """For each question the states of each layer (layers, m, d), and the answers (m,)."""
+    windows_of = asked(split, many)
+    plain = read(model, objective, windows_of.tokens)
+    mixed = read(model, objective, windows_of.mixed).flatten(1, 2)
+    turned = read(model, objective, windows_of.turned).mean(2)
+    half = LENGTH // 2
+    first = read(model, objective, windows_of.tokens[:, :half]).mean(2)
+    second = read(model, objective, windows_of.tokens[:, half:]).mean(2)
+    apart = (first - second[:, windows_of.other]).abs()
+    found = {name: (plain.flatten(1, 2), own.flatten()) for name, own in windows_of.marks.items()}
+    return {
+        **found,
+        "exchanged": (mixed, windows_of.exchanged.flatten()),
+        "halves": (turned, windows_of.order),
+        "together": (apart, windows_of.together),
+    }
+
+
+def probed(model: TinyTransformer, objective: str, *, quick: bool = False) -> dict[str, Any]:
+    """What probes of each layer have right of each question, and with shuffled labels."""
+    sides = [
+        features(model, objective, split, 60 if quick else many)
+        for split, many in (("train", 1000), ("validation", 800))
+    ]
+    found = {}
+    for question in QUESTIONS:
+        generator, given = torch.Generator().manual_seed(0), list[Tensor]()
+        for side, most in zip(sides, (LEARNED, ASKED), strict=True):
+            states, answers = side[question]
+            wanted = min(most, 2 * int(answers.sum()), 2 * int((answers == 0).sum()))
+            places = balanced(answers.long(), wanted, generator)
+            given += [states[:, places], answers.long()[places]]
+        found[question] = probe(*given, generator)
+    return found
+
+
+def _scores(trained: Trained) -> Scores:
+    objective = trained.arm.training["objective"]
+    named = "electra" if objective == "electra at hidden" else objective
+    found: dict[str, Any] = {}
+    for question, result in probed(trained.model, named, quick=trained.quick).items():
+        for layer, right in enumerate(result.right.tolist()):
+            found[f"{question}, layer {layer}"] = round(100 * right, 2)
+        found[f"{question}, shuffled labels"] = round(100 * result.shuffled.mean().item(), 2)
+    if trained.history is not None:
+        losses = trained.history.column("loss")
+        for part in range(6):
+            own = losses[len(losses) * part // 6 :][: max(1, len(losses) // 6)]
+            found[f"loss in part {part + 1} of 6"] = (round(sum(own) / len(own), 4), "nats")
+    return found
+
+
+# ---- arms
+
+
+def _arm(objective: str, steps: int = STEPS) -> Arm:
+    chosen = "masked_lm" if objective in (RANDOM, "electra at hidden") else objective
+    kind = "electra" if objective == "electra at hidden" else chosen
+    return Arm(text, {"objective": kind}, {"objective": objective}, steps=steps)
+
+
+def _make(objective: str, **options: Any) -> TinyTransformer:
+    return _model(objective, **{name: options[name] for name in SIZES})
+
+
+SHARED: dict[str, Any] = {
+    "score": _scores,
+    "make": _make,
+    "loop": _fit,
+    "model": SIZES,
+    "training": {"batch_size": 16, "learning_rate": 5e-3},
+}
+EIGHT = Grid(
+    arms={RANDOM: _arm(RANDOM), **{name: _arm(name) for name in OBJECTIVES}},
+    **SHARED,
+)
+
+
+@cache
+def flops(objective: str) -> int:
+    """Of one update, forward and backward, of all that is trained: with ELECTRA's generator."""
+    with seeded(0):
+        model = _model(objective, **SIZES)
+        asks: Any = objective_of(objective)
+        asks.fitted(model)
+    batch = asks.prepare(text().batch("train", SHARED["training"]["batch_size"], 0))
+    return count(lambda: asks.loss(asks.answers(model, batch), batch), backward=True).flops
+
+
+def equal_steps(steps: int) -> int:
+    """How many updates of a masked language model cost what so many of ELECTRA cost."""
+    return round(steps * flops("electra") / flops("masked_lm"))
+
+
+COMPUTATION = ("electra", "masked_lm", "electra at hidden")
+
+
+def _computation() -> dict[str, Arm]:
+    found = {"once, electra at hidden": _arm("electra at hidden")}
+    for times, name in ((1, "once"), (2, "twice")):
+        if times > 1:
+            found[f"{name}, electra"] = _arm("electra", times * STEPS)
+        found[f"{name}, masked_lm"] = _arm("masked_lm", equal_steps(times * STEPS))
+    return found
+
+
+COMPUTED = Grid(arms=_computation(), **SHARED)
+GRIDS = Grids((EIGHT, COMPUTED))
+SEEDS = EIGHT.seeds
+build, train, rows, batches = EIGHT.build, EIGHT.train, GRIDS.rows, GRIDS.batches
