@@ -30,6 +30,7 @@ from attnlab_widgets.synthesizer_lab import SynthesizerLab
 from attnlab_widgets.table_view import TableView
 from attnlab_widgets.tree_explorer import TreeExplorer
 from attnlab_widgets.wall import Wall
+from attnlab_widgets.what_is_hidden import WhatIsHidden
 from attnlab_widgets.who_is_chosen import WhoIsChosen
 
 from attnlab.lens.far_context import FarContext, far_context
@@ -174,6 +175,7 @@ EXAMPLES: dict[type, Callable[[], Any]] = {
     TableView: table,
     ExpertsView: experts,
     DepthView: depth,
+    WhatIsHidden: WhatIsHidden,
     AttentionExplorer: lambda: AttentionExplorer("a for loop", untrained=TINY),
 }
 
@@ -251,6 +253,7 @@ HOSTILE_EXAMPLES: dict[type[BaseWidget], Callable[[Sequence[str]], BaseWidget]] 
     TableView: hostile_table,
     ExpertsView: lambda words: experts(words, len(words)),
     DepthView: lambda words: depth(words, len(words), token=0),
+    WhatIsHidden: lambda words: WhatIsHidden([*words, *words]),
     Wall: lambda words: Wall(" ".join(words)),
 }
 """The widgets that show words of their user: an example of each with these words."""
