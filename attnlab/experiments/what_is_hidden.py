@@ -36,8 +36,8 @@ which costs the same and gives up what is said to be the reason. Lesson 64 draws
 has written.
 """
 
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Mapping, Sequence
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import torch
@@ -65,7 +65,7 @@ OF_PIECES = (*MARKS, "exchanged")
 OF_WINDOWS = ("halves", "together")
 QUESTIONS = (*OF_PIECES, *OF_WINDOWS)
 PIECES, LENGTH, STEPS = 512, 64, 600
-SIZES = {"dim": 48, "layers": 2, "heads": 4, "max_len": 2 * LENGTH, "tie": False}
+SIZES: dict[str, Any] = {"dim": 48, "layers": 2, "heads": 4, "max_len": 2 * LENGTH, "tie": False}
 RATE = 0.1  # of the pairs of neighbours that are exchanged
 LEARNED, ASKED = 1200, 800  # states that a probe learns from, and those that it is asked
 RANDOM = "no training"
@@ -232,19 +232,22 @@ def probed(model: TinyTransformer, objective: str, *, quick: bool = False) -> di
     return found
 
 
-def _scores(trained: Trained) -> Scores:
+def _scores(trained: Trained, layers: Sequence[int] = range(SIZES["layers"] + 1)) -> Scores:
     objective = trained.arm.training["objective"]
-    named = "electra" if objective == "electra at hidden" else objective
-    found: dict[str, Any] = {}
-    for question, result in probed(trained.model, named, quick=trained.quick).items():
-        for layer, right in enumerate(result.right.tolist()):
-            found[f"{question}, layer {layer}"] = round(100 * right, 2)
-        found[f"{question}, shuffled labels"] = round(100 * result.shuffled.mean().item(), 2)
+    read_as = "electra" if objective == "electra at hidden" else objective
+    results = probed(trained.model, read_as, quick=trained.quick)
+    found: dict[str, Any] = {
+        f"{question}, layer {layer}": round(100 * result.right[layer].item(), 2)
+        for question, result in results.items()
+        for layer in layers
+    }
+    shuffled = torch.stack([result.shuffled.mean() for result in results.values()]).mean()
+    found["shuffled labels"] = round(100 * shuffled.item(), 2)
     if trained.history is not None:
         losses = trained.history.column("loss")
-        for part in range(6):
-            own = losses[len(losses) * part // 6 :][: max(1, len(losses) // 6)]
-            found[f"loss in part {part + 1} of 6"] = (round(sum(own) / len(own), 4), "nats")
+        for part in (5, 6):
+            own = losses[len(losses) * (part - 1) // 6 :][: max(1, len(losses) // 6)]
+            found[f"loss in part {part} of 6"] = (round(sum(own) / len(own), 4), "nats")
     return found
 
 
@@ -302,7 +305,8 @@ def _computation() -> dict[str, Arm]:
     return found
 
 
-COMPUTED = Grid(arms=_computation(), **SHARED)
-GRIDS = Grids((EIGHT, COMPUTED))
+LAST = (SIZES["layers"],)
+COMPUTED = Grid(arms=_computation(), **(SHARED | {"score": partial(_scores, layers=LAST)}))
+GRID = Grids((EIGHT, COMPUTED))
 SEEDS = EIGHT.seeds
-build, train, rows, batches = EIGHT.build, EIGHT.train, GRIDS.rows, GRIDS.batches
+build, train, rows, batches = EIGHT.build, EIGHT.train, GRID.rows, GRID.batches

@@ -22,8 +22,8 @@ from attnlab.core.modes import mode
 from attnlab.core.options import parameters_of
 from attnlab.core.probe import record
 from attnlab.core.suggest import choose
+from attnlab.objectives.asked import Asked
 from attnlab.objectives.batches import UNSCORED
-from attnlab.tasks import Batch
 
 SHOWN, HIDDEN, REPLACED, KEPT, OPEN, SIGN = "shown", "hidden", "replaced", "kept", "open", "sign"
 RATES, SPANS, SEEDS = (0.15, 0.3, 0.5), (1, 3, 6), 3
@@ -125,7 +125,7 @@ def draw(
     claims: Any = card.claims
     n = len(tokens) - (len(tokens) - 1) % claims.texts  # as many as its texts divide
     rows = torch.stack([tokens[:n], tokens[:n].roll(_APART)])
-    given = Batch(rows[:, :-1], rows[:, 1:], torch.ones(2, n - 1, dtype=torch.bool))
+    given = Asked(rows[:, :-1], rows[:, 1:], torch.ones(2, n - 1, dtype=torch.bool))
     try:
         with record() as notes:
             asked = objective.prepare(given, torch.Generator().manual_seed(seed))
@@ -273,10 +273,10 @@ def answered(model: nn.Module, objective: Any, drawn: Example) -> list[list[Gues
 
 @torch.no_grad()
 def loss_by_place(model: nn.Module, objective: Any, drawn: Example) -> tuple[list[float], float]:
-    """The loss of the example at every place that is asked, and what belongs to no place, such as
-    that of ELECTRA's generator.
+    """The loss of the example at every place that is asked, and what belongs to no place.
 
-    Each is the loss if nothing else is scored, less that if nothing is.
+    Each is the loss if nothing else is scored, less that if nothing is. At the places where
+    ELECTRA's generator answers, its loss is part of it.
     """
     with mode(model, training=False), mode(objective, training=False):
         batch = drawn.batch[0:1]

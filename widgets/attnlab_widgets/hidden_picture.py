@@ -83,16 +83,19 @@ def _legend(drawing: Drawing, y: float) -> float:
 
 def _strip(drawing: Drawing, places: Any, words: Any, name: str, top: float) -> float:
     """Boxes like text, the answer below each; what has no room in four lines is left out."""
-    theme, x, line, tall = drawing.theme, float(_MARGIN + 66), 0, 36
+    answers = any(answer >= 0 for _, answer, _, _ in places)
+    x, line, tall = float(_MARGIN + 74), 0, 36 if answers else 21
     drawing.text(name, _MARGIN, top + 8, size=12, bold=True)
     for at, (word, answer, kind, _) in enumerate(places):
         shown = words[word] if word >= 0 else ""
         wanted = words[answer] if answer >= 0 else ""
         wide = max(20, text_width(shown, 11) + 8, text_width(wanted, 11) + 4)
         if x + wide > _WIDE - _MARGIN:
-            x, line = float(_MARGIN + 66), line + 1
+            x, line = float(_MARGIN + 74), line + 1
             if line == _MOST_LINES:
-                drawing.text(f"… {len(places) - at} more", x, top + line * tall, size=11, quiet=True)
+                drawing.text(
+                    f"… {len(places) - at} more", x, top + line * tall, size=11, quiet=True
+                )
                 return top + line * tall + 8
         y = top + line * tall
         _cell(drawing, HIDDEN if kind == HIDDEN else REPLACED if kind == REPLACED else SHOWN,

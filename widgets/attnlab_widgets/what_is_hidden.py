@@ -1,6 +1,6 @@
 """What does a model learn from? One text as every objective hands it to a model.
 
-    WhatIsHidden()                                       # a sentence, all objectives of the catalogue
+    WhatIsHidden()                                       # a sentence, all objectives
     WhatIsHidden("the cat sat on the mat again", seed=2)
     WhatIsHidden.of({"masked_lm": (model, objective)}, "for name in", task)   # with its guesses
 
@@ -49,7 +49,9 @@ from attnlab.lens.objective_examples import (
 from attnlab_widgets.base import STATIC, BaseWidget, Checked, asked, check_range
 from attnlab_widgets.hidden_picture import picture
 
-TEXT = "the old cat saw the dog and the dog ran to the old cat . all of them slept by the fire now ."
+TEXT = (
+    "the old cat saw the dog and the dog ran to the old cat . all of them slept by the fire now ."
+)
 LEAST, MOST = 4, 40  # tokens
 MOST_STEPS = 60
 KINDS = (SHOWN, HIDDEN, REPLACED, KEPT, OPEN, SIGN)
@@ -143,7 +145,7 @@ class WhatIsHidden(BaseWidget):
     def drawn(self, objective: str | None = None) -> dict[str, Any]:
         """What the page knows of the present draw of an objective; of the chosen one unless named.
 
-        ``kinds`` and ``pays`` are of the tokens of the text; ``source`` and ``asked`` are the places
+        ``kinds`` and ``pays`` are of the tokens of the text; ``source`` and ``asked`` are places
         (word, answer, kind, token of the text); ``guesses`` are those of a model at each place.
         """
         row = self._row(self.objective if objective is None else objective)
@@ -234,7 +236,9 @@ def _all(words: list[str], names: Sequence[str] | None) -> dict[str, Any]:
     for name in _catalogue() if names is None else names:
         check_choice("objective", name, tuple(catalog.with_role("objective")))
         try:
-            rows.append(_told_row(name, table, lambda *given, name=name: _plain(name, shown, given)))
+            rows.append(
+                _told_row(name, table, lambda *given, name=name: _plain(name, shown, given))
+            )
         except ValueError as error:
             if names is not None:
                 raise ValueError(f"{name} cannot be shown on this text: {error}") from error
@@ -320,7 +324,9 @@ def said(found: Example) -> str:
     if found.whole:
         return f"{became}; one answer for the whole text: {found.whole}."
     kept = f", {counts[KEPT]} of them shown as they are" if 0 < counts[KEPT] < paid else ""
-    return f"{became}; {paid} {'is' if paid == 1 else 'are'} asked for ({100 * paid / n:.0f} %){kept}."
+    return (
+        f"{became}; {paid} {'is' if paid == 1 else 'are'} asked for ({100 * paid / n:.0f} %){kept}."
+    )
 
 
 # Trained models
@@ -367,7 +373,10 @@ def _learned_row(
     if pair is None:
         card = catalog.with_role("objective")[name]
         takes = "vocab" in card.option_names()
-        model, objective = None, catalog.build(name, **({"vocab": len(vocabulary)} if takes else {}))
+        model, objective = (
+            None,
+            catalog.build(name, **({"vocab": len(vocabulary)} if takes else {})),
+        )
     else:
         model, objective = pair
 
@@ -413,4 +422,3 @@ def _stored() -> dict[str, Any]:
 def history_draw(row: Mapping[str, Any]) -> int:
     """Which of the draws of an objective a history belongs to: rate 0.15, span 3, seed 0."""
     return (SPANS.index(3) if row["span"] else 0) * SEEDS
-

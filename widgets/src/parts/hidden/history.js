@@ -52,7 +52,7 @@ export function historyPanel(study, view) {
     context.textAlign = "right";
     context.fillText("sum, nats", wide - 2, steps.length * high + 12);
     const place = same && drawn.asked[study.state.place][1] >= 0 ? ` At place ${study.state.place} from ${two(losses[0][study.state.place])} to ${two(losses.at(-1)[study.state.place])} nats.` : "";
-    const other = beside.some((value) => value > 0) ? " The sum includes what belongs to no place, the generator’s." : "";
+    const other = beside.some((value) => value > 0) ? " The sum includes what belongs to no place." : "";
     note.textContent = `Dark: little loss; bright: up to ${two(most)} nats.${place}${other}${same ? "" : " Recorded with seed 0 and rate 0.15."}`;
     canvas.setAttribute("aria-label", `Loss of ${losses[0].length} places at ${steps.length} steps. ${note.textContent} The tables have the numbers.`);
   }
