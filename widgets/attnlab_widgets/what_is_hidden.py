@@ -138,6 +138,11 @@ class WhatIsHidden(BaseWidget):
         return [row["name"] for row in self._hidden["objectives"]]
 
     @property
+    def left_out(self) -> dict[str, str]:
+        """The objectives that cannot be shown on this text, with their reasons."""
+        return dict(self._hidden["left_out"])
+
+    @property
     def tokens(self) -> list[str]:
         """The words of the text, made visible."""
         return list(self._hidden["tokens"])
