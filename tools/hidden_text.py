@@ -23,7 +23,8 @@ STEPS = (1, 10, 30, 100, 200, 400, 600)
 def main() -> None:
     learned, history = dict[str, Any](), dict[str, Any]()
     for name in experiment.OBJECTIVES:
-        model, objective = experiment.build(name), experiment.objective_of(name)
+        model: Any = experiment.build(name)
+        objective: Any = experiment.objective_of(name)
         objective.fitted(model)
         drawn = example_of(name, objective)
         watch = None if drawn.whole else LossByPlace(objective, drawn, STEPS)

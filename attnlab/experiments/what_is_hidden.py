@@ -103,7 +103,7 @@ class ElectraAtHidden(Electra):
     """ELECTRA whose discriminator is asked at the hidden places alone, as a masked language model
     is. Its loss weighs as much as the question at all places."""
 
-    def loss(self, answers: Any, batch: Any) -> Tensor:  # type: ignore[override]
+    def loss(self, answers: Any, batch: Any) -> Tensor:
         hidden, weight = batch.kept["hidden"], batch.kept["weight"]
         proposed = answers.proposed[hidden].float()
         guesses = F.cross_entropy(proposed, batch.targets[hidden], reduction="none")
@@ -119,7 +119,8 @@ def objective_of(name: str) -> nn.Module:
     if name == "electra at hidden":
         return ElectraAtHidden(PIECES)
     takes_vocab = "vocab" in catalog.with_role("objective")[name].option_names()
-    made: nn.Module = catalog.build(name, **({"vocab": PIECES} if takes_vocab else {}))
+    given: dict[str, Any] = {"vocab": PIECES} if takes_vocab else {}
+    made: nn.Module = catalog.build(name, **given)
     return made
 
 
@@ -237,7 +238,8 @@ def probed(model: TinyTransformer, objective: str, *, quick: bool = False) -> di
             wanted = min(most, 2 * int(answers.sum()), 2 * int((answers == 0).sum()))
             places = balanced(answers.long(), wanted, generator)
             given += [states[:, places], answers.long()[places]]
-        found[question] = probe(*given, generator)
+        x, labels, new, right = given
+        found[question] = probe(x, labels, new, right, generator)
     return found
 
 

@@ -254,8 +254,8 @@ def answered(model: nn.Module, objective: Any, drawn: Example) -> list[list[Gues
         return []
     if scores.dim() == 2 and drawn.batch.targets.dim() == 2:  # yes or no, at each place
         yes = torch.sigmoid(scores[0]).tolist()
-        named = [[Guess("replaced", p), Guess("the text's own", 1 - p)] for p in yes]
-        return [sorted(each, key=lambda guess: -guess.probability) for each in named]
+        both = [[Guess("replaced", p), Guess("the text's own", 1 - p)] for p in yes]
+        return [sorted(each, key=lambda guess: -guess.probability) for each in both]
     rows = scores[0].float().softmax(-1)
     if drawn.batch.targets.dim() == 1:
         best = rows.topk(min(TOP, len(rows)))

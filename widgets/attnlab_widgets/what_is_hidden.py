@@ -377,11 +377,8 @@ def _learned_row(
 ) -> dict[str, Any]:
     if pair is None:
         card = catalog.with_role("objective")[name]
-        takes = "vocab" in card.option_names()
-        model, objective = (
-            None,
-            catalog.build(name, **({"vocab": len(vocabulary)} if takes else {})),
-        )
+        given: dict[str, Any] = {"vocab": len(vocabulary)} if "vocab" in card.option_names() else {}
+        model, objective = None, catalog.build(name, **given)
     else:
         model, objective = pair
 
@@ -399,7 +396,7 @@ def with_options(objective: nn.Module, **changes: Any) -> nn.Module:
     if not changes:
         return objective
     found = copy.copy(objective)
-    found.options = replace(objective.options, **changes)  # type: ignore[type-var, arg-type]
+    found.options = replace(objective.options, **changes)  # type: ignore[type-var]
     return found
 
 
