@@ -139,7 +139,7 @@ def test_maps_of_cards_show_what_is_out_of_reach() -> None:
     n = card_maps.LENGTH
     assert maps["full"].isfinite().all()
     assert maps["sparse_transformer"].triu(1)[0, 1:].isnan().all(), "always causal"
-    window = attnlab.card("longformer").small["window"]
+    window = attnlab.card("longformer").small_options["window"]
     assert maps["longformer"][0, window // 2 + 1 : n].isnan().all()
     assert maps["longformer"][0, : window // 2 + 1].isfinite().all()
 
@@ -202,11 +202,13 @@ def test_each_mixing_card_says_what_it_gives_up(card: Card) -> None:
     assert ("gives up", card.gives_up) in card.rows()
 
 
-@pytest.mark.parametrize("card", [c for c in attnlab.cards() if c.small], ids=lambda c: c.name)
+@pytest.mark.parametrize(
+    "card", [c for c in attnlab.cards() if c.small_options], ids=lambda c: c.name
+)
 def test_options_for_a_short_sentence_are_options(card: Card) -> None:
     assert card.mixes
     causal = card.causal == "always"
-    attnlab.build(card.name, dim=16, heads=2, causal=causal, **card.small)
+    attnlab.build(card.name, dim=16, heads=2, causal=causal, **card.small_options)
 
 
 @pytest.mark.parametrize("room", ["", "tasks.", "train."])

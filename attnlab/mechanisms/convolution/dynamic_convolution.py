@@ -74,7 +74,7 @@ def naive(
     causal: bool = False, renormalize: bool = False, padding: TokenPadding = None,
 ) -> SelfValues:  # fmt: skip
     """The band as an n × n matrix, times the values (Wu et al., eq. 6)."""
-    p = banded.before(logits.shape[-1], causal=causal)
+    p = banded.left_taps(logits.shape[-1], causal=causal)
     weights = note("weights", banded.dense(_taps(logits, p, padding, renormalize), p))
     return weights @ _values(v, padding)
 
@@ -83,7 +83,7 @@ def _taps(logits: Logits, p: int, padding: TokenPadding, renormalize: bool) -> L
     if not renormalize:
         return logits.softmax(dim=-1)
     n, k = logits.shape[-2:]
-    return masked_softmax(logits, banded.inside(n, k, p, padding, logits))
+    return masked_softmax(logits, banded.valid_taps(n, k, p, padding, logits))
 
 
 def _values(v: SelfValues, padding: TokenPadding) -> SelfValues:
@@ -99,7 +99,7 @@ def shifted(
     causal: bool = False, renormalize: bool = False, padding: TokenPadding = None,
 ) -> SelfValues:  # fmt: skip
     """One product for each tap."""
-    p = banded.before(logits.shape[-1], causal=causal)
+    p = banded.left_taps(logits.shape[-1], causal=causal)
     taps = note("taps", _taps(logits, p, padding, renormalize))
     return banded.shifted(taps, _values(v, padding), p)
 
@@ -151,5 +151,5 @@ CARD = Card(
     variants=({"kernel": 4, "renormalize": True}, {"kernel": 3}),
     build=DynamicConvolution,
     aliases=("dynamicconv",),
-    small={"kernel": 5},
+    small_options={"kernel": 5},
 )

@@ -68,7 +68,7 @@ from attnlab.core.convolution import (
     toeplitz,
 )
 from attnlab.core.forms import form
-from attnlab.core.heads import Heads, fits
+from attnlab.core.heads import Heads, check_input
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import call_upcast, exact_dtype, no_autocast, upcast, upcast_together
@@ -186,7 +186,7 @@ class Hyena(Layer):
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
-        fits(x, "x", self.dim, self.gates.weight)
+        check_input(x, "x", self.dim, self.gates.weight)
         self._refuse_longer(x.shape[1])
         return skipping_padding(self._mixed, x, padding)
 
@@ -214,7 +214,7 @@ class Hyena(Layer):
         The state grows by order · dim numbers with each token, and reading it takes as long as it
         is: an implicit filter has no recurrence.
         """
-        fits(x, "x", self.dim, self.gates.weight)
+        check_input(x, "x", self.dim, self.gates.weight)
         projected = self._projected(x)
         begin = State(
             projected.new_zeros(len(x), TAPS - 1, projected.shape[-1]),
@@ -267,7 +267,7 @@ CARD = Card(
     role="mix",
     forms=FORMS,
     causal="always",
-    because="its filters read what was before",
+    causal_reason="its filters read what was before",
     options=Implicit,
     letters={"o": "order", "f": "bands", "w": "width"},
     time={"naive": 2 * o * n**2 * dim, "fft": 15 * o * n * dim * (1 + sympy.log(n, 2))},
@@ -275,5 +275,5 @@ CARD = Card(
     notes={"naive": ("toeplitz",), "fft": ("filters",)},
     variants=({"order": 1, "max_len": 131}, {"order": 3}),
     build=Hyena,
-    small={"max_len": 64, "form": "naive"},
+    small_options={"max_len": 64, "form": "naive"},
 )

@@ -77,7 +77,7 @@ def naive(
 ) -> SelfValues:
     """The band as an n × n matrix, times the values (Wu et al., eq. 5)."""
     taps = _taps(weight, normalize).expand(len(v), -1, v.shape[2], -1)
-    weights = note("weights", banded.dense(taps, banded.before(taps.shape[-1], causal=causal)))
+    weights = note("weights", banded.dense(taps, banded.left_taps(taps.shape[-1], causal=causal)))
     return weights @ v
 
 
@@ -93,7 +93,7 @@ def shifted(
     weight: Weights, v: SelfValues, *, causal: bool = False, normalize: bool = True
 ) -> SelfValues:
     """One product for each tap."""
-    p = banded.before(weight.shape[-1], causal=causal)
+    p = banded.left_taps(weight.shape[-1], causal=causal)
     taps = note("taps", _taps(weight, normalize))
     return banded.shifted(taps, v, p)
 
@@ -107,7 +107,7 @@ def grouped(
 ) -> SelfValues:
     """PyTorch's convolution, every channel its own group."""
     k, (h, _, e) = weight.shape[-1], v.shape[1:]
-    p = banded.before(k, causal=causal)
+    p = banded.left_taps(k, causal=causal)
     taps = note("taps", _taps(weight, normalize))[0, :, 0]
     channels = F.pad(v.mT.flatten(1, 2), (p, k - 1 - p))
     out = F.conv1d(channels, taps.repeat_interleave(e, dim=0)[:, None], groups=h * e)
@@ -159,5 +159,5 @@ CARD = Card(
     variants=({"kernel": 4}, {"kernel": 3, "normalize": False}),
     build=LightweightConvolution,
     aliases=("light_convolution", "lightconv"),
-    small={"kernel": 5},
+    small_options={"kernel": 5},
 )

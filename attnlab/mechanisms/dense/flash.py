@@ -49,7 +49,7 @@ from torch import Tensor
 from attnlab.core import patterns
 from attnlab.core.attention import DenseAttention
 from attnlab.core.card import Card, letters
-from attnlab.core.derivatives import refuse_second
+from attnlab.core.derivatives import forbid_double_backward
 from attnlab.core.forms import form
 from attnlab.core.options import Options, Size
 from attnlab.core.patterns import Mask, Pattern
@@ -157,7 +157,7 @@ class _Tiled(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, d_out: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        refuse_second("tiled")
+        forbid_double_backward("tiled")
         q, k, v, out, lse = ctx.saved_tensors  # read once: a checkpoint gives them only once
         wide = upcast_dtype(q)
         dq, dk, dv = (torch.zeros_like(x, dtype=wide) for x in (q, k, v))

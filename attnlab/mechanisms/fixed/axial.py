@@ -189,5 +189,5 @@ CARD = pattern_card(
         {"width": 6, "axis": 0},
         {"width": 3, "split": True},
     ),
-    small={"width": 6, "split": True},
+    small_options={"width": 6, "split": True},
 )

@@ -72,7 +72,7 @@ class BlockGraph(PatternOptions):
     """
 
     CAUSAL: ClassVar[str] = "never"
-    BECAUSE: ClassVar[str] = (
+    CAUSAL_REASON: ClassVar[str] = (
         "its global positions attend to later positions, and all positions attend to them; "
         "take a window of the past instead, as longformer has"
     )
@@ -162,5 +162,5 @@ CARD = pattern_card(
         {"block": 3, "window": 1, "global_blocks": 1, "random": 2},
         {"block": 2, "window": 5, "global_blocks": 3},
     ),
-    small={"block": 2, "window": 3, "random": 1},
+    small_options={"block": 2, "window": 3, "random": 1},
 )

@@ -88,7 +88,7 @@ class Factors(PatternOptions):
     """
 
     CAUSAL: ClassVar[str] = "always"
-    BECAUSE: ClassVar[str] = "its factors are subsets of the past"
+    CAUSAL_REASON: ClassVar[str] = "its factors are subsets of the past"
 
     stride: Size = 128
     kind: Literal["strided", "fixed"] = "strided"
@@ -177,5 +177,5 @@ CARD = pattern_card(
         {"kind": "fixed", "stride": 5, "columns": 2, "distinct": True},
         {"kind": "fixed", "stride": 7, "columns": 2, "separate": True, "distinct": True},
     ),
-    small={"stride": 6},
+    small_options={"stride": 6},
 )

@@ -52,7 +52,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from attnlab.core.card import Card, letters
-from attnlab.core.heads import Heads, finite
+from attnlab.core.heads import Heads, zero_nonfinite_padding
 from attnlab.core.latents import ATTEND, FORMS, Form
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
@@ -109,7 +109,7 @@ class SAB(nn.Module):
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
-        x = finite(x, padding)
+        x = zero_nonfinite_padding(x, padding)
         out: Tensor = self.block(x, x, padding)
         return out
 
@@ -129,8 +129,8 @@ class ISAB(Layer):
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
-        self.reading.heads.fits(x, "x")
-        x = finite(x, padding)
+        self.reading.heads.check_input(x, "x")
+        x = zero_nonfinite_padding(x, padding)
         points = self.inducing.to(x.dtype).expand(len(x), -1, -1)
         return self.answering(x, self.reading(points, x, padding))
 
@@ -150,12 +150,14 @@ class PMA(nn.Module):
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Float[Tensor, "b k dim"]:
         """Raises ValueError for a set whose members are all padding."""
-        self.block.heads.fits(x, "x")
+        self.block.heads.check_input(x, "x")
         if padding is not None and not padding.any(dim=1).all():
             empty = int((~padding.any(dim=1)).nonzero()[0])
             raise ValueError(f"set {empty} has no members: every place of it is padding")
         seeds = self.seeds.to(x.dtype).expand(len(x), -1, -1)
-        out: Tensor = self.block(seeds, self.feed_forward(finite(x, padding)), padding)
+        out: Tensor = self.block(
+            seeds, self.feed_forward(zero_nonfinite_padding(x, padding)), padding
+        )
         return out
 
 
@@ -170,7 +172,7 @@ CARD = Card(
     role="attend",
     forms=FORMS,
     causal="never",
-    because="each of its inducing points attends to the whole set, which has no order",
+    causal_reason="each of its inducing points attends to the whole set, which has no order",
     options=Induced,
     letters={"l": "inducing"},
     time=4 * h * l * n * (d + e),
@@ -179,5 +181,5 @@ CARD = Card(
     variants=({}, {"inducing": 5, "norm": False}),
     build=ISAB,
     aliases=("isab", "induced_set_attention"),
-    small={"inducing": 6},
+    small_options={"inducing": 6},
 )

@@ -196,7 +196,7 @@ class HeadsOfPatterns(Heads):
     @checked
     def values(self, x: Float[Tensor, "b m dim"]) -> GroupValues:
         """The values alone."""
-        self.fits(x, "x")
+        self.check_input(x, "x")
         return self.split(self.value(x, self.key.weight), self.value_dim)
 
 
@@ -237,5 +237,5 @@ CARD = Card(
     notes={"naive": ("states", "scores", "weights")},
     variants=({}, {"steps": 3}, {"beta": 2.0, "steps": 2}, {"values": "tokens"}),
     build=Hopfield,
-    small={"steps": 3},
+    small_options={"steps": 3},
 )

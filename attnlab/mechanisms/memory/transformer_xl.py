@@ -60,7 +60,7 @@ import torch
 from torch import Tensor
 
 from attnlab.core.card import Card, letters
-from attnlab.core.carried import read_on
+from attnlab.core.carried import step_in_segments
 from attnlab.core.options import Count, Options, Size
 from attnlab.core.precision import upcast
 from attnlab.core.probe import note
@@ -205,10 +205,10 @@ class TransformerXL(ScoredByDistance):
     ) -> tuple[NewTokens, SegmentState]:
         """The next t tokens given the state of all before them (None at the beginning). Keys and
         values of memory and segment are made anew: 2 (m + s) dim² multiplications a call."""
-        self.heads.fits(x, "x")
+        self.heads.check_input(x, "x")
         c = self.options.segment
         state = SegmentState.checked(state, x, c, self.options.memory)
-        out, state = read_on(self._read, x, state, c - state.segment.shape[1], c)
+        out, state = step_in_segments(self._read, x, state, c - state.segment.shape[1], c)
         return self.heads.merge(out), state
 
     def _read(self, x: Tensor, state: SegmentState) -> tuple[Outputs, SegmentState]:
@@ -236,7 +236,7 @@ CARD = Card(
     role="attend",
     forms=FORMS,
     causal="always",
-    because="its memory holds what was read before",
+    causal_reason="its memory holds what was read before",
     options=Segments,
     letters={"c": "segment", "M": "memory"},
     time={
@@ -255,5 +255,5 @@ CARD = Card(
     ),
     build=TransformerXL,
     aliases=("txl", "segment_recurrence"),
-    small={"segment": 8, "memory": 8},
+    small_options={"segment": 8, "memory": 8},
 )

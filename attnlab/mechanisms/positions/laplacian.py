@@ -39,7 +39,7 @@ from torch import Tensor, nn
 
 from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
-from attnlab.core.heads import fits
+from attnlab.core.heads import check_input
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.shapes import Tokens, checked
@@ -95,7 +95,7 @@ class LaplacianPositions(Layer):
     def forward(self, x: Tokens, *, structure: GraphBatch | None = None) -> Tokens:
         """The vectors of the nodes of graphs, with their positions."""
         structure = GraphBatch.fitting(structure, x, None)
-        fits(x, "x", self.dim, self.weight)
+        check_input(x, "x", self.dim, self.weight)
         vectors = self._drawn(structure) if self.training else None
         vectors = None if vectors is None else vectors.to(x.dtype)
         return naive(x, self.weight, self.bias, structure=structure, vectors=vectors)

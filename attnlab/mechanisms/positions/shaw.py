@@ -205,5 +205,5 @@ CARD = Card(
     },
     variants=({"clip": 2}, {"clip": 3, "values": False}, {"clip": 3, "keys": False}),
     build=ShawAttention,
-    small={"clip": 4},
+    small_options={"clip": 4},
 )

@@ -56,10 +56,10 @@ from torch.nn import functional as F
 
 from attnlab.core import state_space
 from attnlab.core.card import Card, letters
-from attnlab.core.carried import emptied
+from attnlab.core.carried import reset_rows
 from attnlab.core.convolution import toeplitz
 from attnlab.core.forms import form, with_options
-from attnlab.core.heads import Channels, fits
+from attnlab.core.heads import Channels, check_input
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import exact_dtype, upcast
@@ -147,7 +147,7 @@ class State(NamedTuple):
 
     def cleared(self, ended: Bool[Tensor, "b"]) -> "State":
         """With nothing of the documents that have ended (b,)."""
-        return emptied(self, ended)
+        return reset_rows(self, ended)
 
 
 class GatedOutput(nn.Module):
@@ -198,7 +198,7 @@ class GSS(Layer):
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
-        fits(x, "x", self.dim, self.skip)
+        check_input(x, "x", self.dim, self.skip)
         return skipping_padding(self._mixed, x, padding)
 
     def _mixed(self, x: Tokens) -> Tokens:
@@ -208,7 +208,7 @@ class GSS(Layer):
     @checked
     def step(self, x: NewTokens, state: State | None = None) -> tuple[NewTokens, State]:
         """The next t tokens given the state after all before them (None at the beginning)."""
-        fits(x, "x", self.dim, self.skip)
+        check_input(x, "x", self.dim, self.skip)
         u = self.heads.value(x)
         begin = State(state_space.initial_state(u, len(self.a)))
         if state is None:
@@ -231,7 +231,7 @@ CARD = Card(
     role="mix",
     forms=FORMS,
     causal="always",
-    because="its state holds what was read before",
+    causal_reason="its state holds what was read before",
     options=GatedStateSpace,
     letters={"N": "state", "c": "chunk", "k": "narrow", "w": "wide"},
     time={

@@ -45,7 +45,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.core.card import Card, letters
-from attnlab.core.carried import emptied
+from attnlab.core.carried import reset_rows
 from attnlab.core.convolution import toeplitz
 from attnlab.core.forms import form, upcasting, with_options
 from attnlab.core.heads import Heads
@@ -163,7 +163,7 @@ class State(NamedTuple):
 
     def cleared(self, ended: Bool[Tensor, "b"]) -> "State":
         """With nothing of the documents that have ended (b,)."""
-        return emptied(self, ended)
+        return reset_rows(self, ended)
 
 
 class GatedOutput(nn.Module):
@@ -210,7 +210,7 @@ class Retention(Layer):
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
-        self.heads.fits(x, "x")
+        self.heads.check_input(x, "x")
         return skipping_padding(self._mixed, x, padding)
 
     def _mixed(self, x: Tokens) -> Tokens:
@@ -226,7 +226,7 @@ class Retention(Layer):
     @checked
     def step(self, x: NewTokens, state: State | None = None) -> tuple[NewTokens, State]:
         """The next t tokens given the state after all before them (None at the beginning)."""
-        self.heads.fits(x, "x")
+        self.heads.check_input(x, "x")
         q, k, v = self._projected(x)
         begin = State(initial_state(k, v))
         if state is None:
@@ -249,7 +249,7 @@ CARD = Card(
     role="attend",
     forms=FORMS,
     causal="always",
-    because="its state holds what was read before",
+    causal_reason="its state holds what was read before",
     options=Retaining,
     letters={"c": "chunk"},
     time={

@@ -54,7 +54,7 @@ from torch.nn import functional as F
 
 from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
-from attnlab.core.heads import Heads, finite
+from attnlab.core.heads import Heads, zero_nonfinite_padding
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.shapes import (
@@ -143,7 +143,7 @@ class ExtraHop(Layer):
         structure = GraphBatch.fitting(structure, x, padding)
         q, k, v = self.heads.project(x, padding=structure.padding)
         found = FORMS[self.form](q, k, v, structure=structure, options=self.options)
-        own = finite(x, structure.padding)
+        own = zero_nonfinite_padding(x, structure.padding)
         out: Tensor = self.joined(torch.cat([own, self.heads.merge(found)], -1))
         return out
 
@@ -170,7 +170,7 @@ CARD = Card(
     options=Hop,
     structure=GraphBatch,
     causal="never",
-    because="links lead from any text to any other",
+    causal_reason="links lead from any text to any other",
     time={"naive": 2 * h * n**2 * (d + e), "edges": 2 * h * n_E * (d + e)},
     memory={"naive": 2 * h * n**2, "edges": 2 * h * n_E * (d + e)},
     notes={"naive": ("weights",), "edges": ("edge_weights", "weights")},

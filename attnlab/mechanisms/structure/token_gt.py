@@ -60,7 +60,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from attnlab.core.card import Card, letters
-from attnlab.core.heads import Heads, finite, fits
+from attnlab.core.heads import Heads, check_input, zero_nonfinite_padding
 from attnlab.core.latents import ATTEND, Form
 from attnlab.core.layer import Layer
 from attnlab.core.options import Count, Options, Size
@@ -156,9 +156,13 @@ class GraphTokens(Layer):
         self, x: Tokens, *, structure: GraphBatch | None = None
     ) -> tuple[Float[Tensor, "b m dim"], Bool[Tensor, "b m"]]:
         structure = GraphBatch.fitting(structure, x, None)
-        fits(x, "x", self.dim, self.identify.weight)
+        check_input(x, "x", self.dim, self.identify.weight)
         p = self.identifiers(structure).to(x.dtype)
-        nodes = finite(x, structure.padding) + self.identify(torch.cat([p, p], -1)) + self.types[0]
+        nodes = (
+            zero_nonfinite_padding(x, structure.padding)
+            + self.identify(torch.cat([p, p], -1))
+            + self.types[0]
+        )
         edges = self._edges(p.flatten(0, 1), structure)
         b, c = structure.edge_padding.shape
         placed = edges.new_zeros(b * c, self.dim).index_add(0, structure.places, edges)
@@ -228,7 +232,7 @@ CARD = Card(
     options=Identified,
     structure=GraphBatch,
     causal="never",
-    because="the nodes and edges of a graph have no order",
+    causal_reason="the nodes and edges of a graph have no order",
     time=2 * h * n * (n + n_E) * (d + e),
     memory={"naive": h * n * (n + n_E), "fused": h * (n + n_E) * (d + e)},
     notes={"naive": ("scores", "weights")},

@@ -12,7 +12,7 @@ import attnlab
 from attnlab.core import state_space
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.mechanisms.recurrence import s4d
-from attnlab.mechanisms.recurrence.s4d import FORMS, S4D, StateSpace, past
+from attnlab.mechanisms.recurrence.s4d import FORMS, S4D, StateSpace, reconstruction
 from tests.mechanisms.recurrence.recurrences import PROMISES, sequence
 
 EVERY = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
@@ -188,7 +188,7 @@ def test_a_signal_is_read_from_the_state(initial: str) -> None:
     parts = made.system()
     state = state_space.recurrent(u[None, :, None], state_space.initial_state(u[None, :, None], 32),
                                   *parts)[1]  # fmt: skip
-    found = past.reconstructed(state, parts.decay, parts.drive, 200)[0, 0]
+    found = reconstruction.reconstructed(state, parts.decay, parts.drive, 200)[0, 0]
     assert (found - u)[-100:].abs().mean() < 0.02
     again = state_space.recurrent(
         found[None, :, None], state_space.initial_state(found[None, :, None], 32), *parts
@@ -201,7 +201,7 @@ def test_as_many_tokens_as_the_state_has_numbers_are_read_exactly() -> None:
     u = torch.randn(3, 8, 2).double()
     parts = made.system()
     state = state_space.recurrent(u, state_space.initial_state(u, 4), *parts)[1]
-    found = past.reconstructed(state, parts.decay, parts.drive, 8)
+    found = reconstruction.reconstructed(state, parts.decay, parts.drive, 8)
     torch.testing.assert_close(found, u.mT, rtol=1e-6, atol=1e-6)
 
 
@@ -215,7 +215,7 @@ def test_the_state_of_legs_holds_legendre_coefficients() -> None:
     state = state_space.advance(x, state_space.initial_state(x, 64), *made.system(), chunk=64)[1]
     ages = torch.tensor([0.0, 0.1, 0.5, 1.0]).double()
     wanted = torch.sin(1.3 * (t[-1].double() - ages))
-    found = past.legendre_past(state[0, 0], ages)
+    found = reconstruction.legendre_past(state[0, 0], ages)
     assert (found - wanted).abs().max() < 0.02
 
 

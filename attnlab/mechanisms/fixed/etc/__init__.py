@@ -62,7 +62,7 @@ from torch import Tensor, nn
 from attnlab.core import patterns
 from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
-from attnlab.core.heads import Heads, finite
+from attnlab.core.heads import Heads, zero_nonfinite_padding
 from attnlab.core.layer import Layer
 from attnlab.core.options import Count, Size
 from attnlab.core.patterns import Pattern
@@ -157,7 +157,7 @@ class ETCAttention(Layer):
         q, k, v = self.heads.project(x, padding=padding)
         seen_by_global: dict[str, Tensor] = {}
         if self.pieces:
-            q, k, v, seen_by_global = self._separate(finite(x, padding), q, k, v)
+            q, k, v, seen_by_global = self._separate(zero_nonfinite_padding(x, padding), q, k, v)
         # Not while compiling: a pattern that holds a tensor cannot be built then.
         note("mask", lambda: self._mask(padding, part_of))
         given: dict[str, Any] = {"labels": self.labels, "padding": padding, "part_of": part_of}
@@ -196,7 +196,7 @@ CARD = Card(
     role="attend",
     forms=FORMS,
     causal=GlobalLocal.CAUSAL,
-    because=GlobalLocal.BECAUSE,
+    causal_reason=GlobalLocal.CAUSAL_REASON,
     options=GlobalLocal,
     letters={"t": "global_tokens", "r": "radius"},
     time={
@@ -213,5 +213,5 @@ CARD = Card(
         {"global_tokens": 1, "radius": 200},
     ),
     build=ETCAttention,
-    small={"global_tokens": 2, "radius": 3, "segment": 4},
+    small_options={"global_tokens": 2, "radius": 3, "segment": 4},
 )

@@ -26,7 +26,7 @@ class GlobalLocal(PatternOptions):
     """
 
     CAUSAL: ClassVar[str] = "never"
-    BECAUSE: ClassVar[str] = (
+    CAUSAL_REASON: ClassVar[str] = (
         "its global tokens attend to what comes later, and all tokens to them; "
         "take a window of the past instead, as longformer has"
     )

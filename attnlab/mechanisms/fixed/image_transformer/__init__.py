@@ -122,5 +122,5 @@ CARD = pattern_card(
         {"width": 7, "rows": 2, "block": 3, "above": 1, "memory": 2},
         {"width": 5, "rows": 3, "block": 2, "above": 4, "memory": 5},
     ),
-    small={"block": 6, "memory": 4},
+    small_options={"block": 6, "memory": 4},
 )

@@ -61,7 +61,7 @@ from torch.nn import functional as F
 
 from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
-from attnlab.core.heads import Heads, finite
+from attnlab.core.heads import Heads, zero_nonfinite_padding
 from attnlab.core.layer import Layer
 from attnlab.core.options import Count, Options, Size
 from attnlab.core.probe import note
@@ -211,8 +211,8 @@ class LongT5Attention(Layer):
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
-        n, x = x.shape[1], finite(x, padding)
-        self.heads.fits(x, "x")
+        n, x = x.shape[1], zero_nonfinite_padding(x, padding)
+        self.heads.check_input(x, "x")
         summaries = self.norm(sums(x, self.options.block, padding))
         q, k, v = self.heads.project(x, torch.cat([x, summaries.to(x.dtype)], dim=1))
         tensors = (q, k[:, :, :n], v[:, :, :n], k[:, :, n:], v[:, :, n:])
@@ -232,8 +232,8 @@ CARD = Card(
     role="attend",
     forms=FORMS,
     causal="never",
-    because="a global token is the sum of a whole block, and holds tokens that come after some of "
-    "the queries that attend to it (LongT5 decodes with full attention)",
+    causal_reason="a global token is the sum of a whole block, and holds tokens that come after "
+    "some of the queries that attend to it (LongT5 decodes with full attention)",
     options=TransientGlobal,
     letters={"c": "block", "r": "radius"},
     time={
@@ -249,5 +249,5 @@ CARD = Card(
         {"radius": 0, "block": 5, "buckets": 8, "farthest": 11},
     ),
     build=LongT5Attention,
-    small={"radius": 3, "block": 6},
+    small_options={"radius": 3, "block": 6},
 )

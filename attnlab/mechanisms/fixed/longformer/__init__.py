@@ -56,7 +56,7 @@ from torch import Tensor
 from attnlab.core import patterns
 from attnlab.core.card import letters
 from attnlab.core.forms import form
-from attnlab.core.heads import finite
+from attnlab.core.heads import zero_nonfinite_padding
 from attnlab.core.options import Size
 from attnlab.core.patterns import Pattern
 from attnlab.core.precision import upcast
@@ -225,7 +225,9 @@ class LongformerAttention(PatternAttention):
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
         q, k, v = self.heads.project(x, padding=padding)
         mask = note("mask", patterns.both(self.pattern, patterns.padding(padding)))
-        rows = self._global_rows(finite(x, padding)) if self.global_positions else None
+        rows = (
+            self._global_rows(zero_nonfinite_padding(x, padding)) if self.global_positions else None
+        )
         return self.heads.merge(FORMS[self.form](q, k, v, mask=mask, global_rows=rows))
 
     def _global_rows(self, x: Tensor) -> GlobalRows:
@@ -262,5 +264,5 @@ CARD = pattern_card(
     forms=FORMS,
     build=LongformerAttention,
     aliases=("led",),
-    small={"window": 8},
+    small_options={"window": 8},
 )

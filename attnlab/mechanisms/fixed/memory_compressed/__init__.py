@@ -74,7 +74,7 @@ from attnlab.core.shapes import (
     checked,
 )
 from attnlab.core.softmax import masked_softmax
-from attnlab.mechanisms.fixed.memory_compressed.by_products import convolved, fused, sdpa
+from attnlab.mechanisms.fixed.memory_compressed.fused import convolved, fused, sdpa
 from attnlab.mechanisms.fixed.memory_compressed.local import LocalAttention
 from attnlab.mechanisms.fixed.memory_compressed.options import (
     Compression,

@@ -54,7 +54,7 @@ from attnlab.core.cache import KeyValueCache
 from attnlab.core.card import Card, letters
 from attnlab.core.derivatives import within
 from attnlab.core.forms import form
-from attnlab.core.heads import Heads, finite
+from attnlab.core.heads import Heads, zero_nonfinite_padding
 from attnlab.core.options import Size
 from attnlab.core.positions import Rotation
 from attnlab.core.probe import note
@@ -211,7 +211,7 @@ class AdaptiveSpanAttention(nn.Module):
         """
         q, k, v = self.heads.project(x, padding=padding)
         note("mask", patterns.visible(True, padding))
-        span = self.span(finite(x, padding))
+        span = self.span(zero_nonfinite_padding(x, padding))
         out = FORMS[self.form](q, k, v, span, padding=padding, options=self.options)
         return self.heads.merge(out)
 
@@ -243,7 +243,7 @@ CARD = Card(
     role="attend",
     forms=FORMS,
     causal="always",
-    because="a span is a distance back into the past",
+    causal_reason="a span is a distance back into the past",
     options=Span,
     letters={"s": "max_span"},
     time={"naive": 2 * h * n * m * (d + e), "banded": h * n * (3 * s + 64) * (d + e + 1)},
@@ -255,5 +255,5 @@ CARD = Card(
     ),
     build=AdaptiveSpanAttention,
     aliases=("adaptive_attention_span",),
-    small={"max_span": 12, "ramp": 6, "start": 4.0},
+    small_options={"max_span": 12, "ramp": 6, "start": 4.0},
 )

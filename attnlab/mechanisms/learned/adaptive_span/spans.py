@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attnlab.core.options import Options, Size
 from attnlab.core.probe import Notes, note
-from attnlab.core.tracing import hidden
+from attnlab.core.tracing import is_abstract
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class Span(Options):
         """The largest distance of m positions that any span reaches; that of S where spans cannot
         be looked at."""
         longest = max(1, min(self.max_span, m - 1))
-        if hidden(span) or not span.numel():
+        if is_abstract(span) or not span.numel():
             return longest
         far = float(span.detach().max()) + self.ramp
         return max(1, math.ceil(far) - 1) if far < longest else longest

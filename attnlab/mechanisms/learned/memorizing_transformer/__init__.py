@@ -244,7 +244,7 @@ CARD = Card(
     role="attend",
     forms=FORMS,
     causal="always",
-    because="its memory holds what was read before",
+    causal_reason="its memory holds what was read before",
     options=Memory,
     letters={"c": "segment", "w": "cache", "M": "memory", "k": "neighbours"},
     time={
@@ -274,5 +274,5 @@ CARD = Card(
     ),
     build=MemorizingAttention,
     aliases=("memorizing", "knn_memory"),
-    small={"segment": 6, "cache": 3, "memory": 16, "neighbours": 3},
+    small_options={"segment": 6, "cache": 3, "memory": 16, "neighbours": 3},
 )

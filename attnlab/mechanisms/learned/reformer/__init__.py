@@ -72,7 +72,7 @@ from torch import Tensor, nn
 
 from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
-from attnlab.core.heads import Heads, finite
+from attnlab.core.heads import Heads, zero_nonfinite_padding
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.probe import note
@@ -218,8 +218,8 @@ class Reformer(Layer):
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
-        self.heads.fits(x, "x")
-        x = finite(x, padding)
+        self.heads.check_input(x, "x")
+        x = zero_nonfinite_padding(x, padding)
         q = note("queries", self.heads.split(self.query(x), self.heads.value_dim))
         v = note("values", self.heads.values(x))
         note("keys", lambda: unit(q))
@@ -254,5 +254,5 @@ CARD = Card(
     ),
     build=Reformer,
     aliases=("lsh", "lsh attention"),
-    small={"buckets": 4, "chunk": 8, "rounds": 2},
+    small_options={"buckets": 4, "chunk": 8, "rounds": 2},
 )

@@ -72,7 +72,7 @@ from torch.nn import functional as F
 from attnlab.core.cache import KeyValueCache
 from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
-from attnlab.core.heads import Heads, finite
+from attnlab.core.heads import Heads, zero_nonfinite_padding
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.precision import upcast
@@ -199,8 +199,8 @@ class RoutingAttention(Layer):
     def _project(self, x: Tensor, padding: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         if not self.causal:
             return self.heads.project(x, padding=padding)
-        self.heads.fits(x, "x")
-        x = finite(x, padding)
+        self.heads.check_input(x, "x")
+        x = zero_nonfinite_padding(x, padding)
         q = note("queries", self.heads.split(self.heads.query(x), self.heads.head_dim))
         return q, note("keys", q), note("values", self.heads.values(x))
 
@@ -262,5 +262,5 @@ CARD = Card(
     variants=({"clusters": 3}, {"clusters": 4, "window": 3}, {"clusters": 2, "decay": 0.5}),
     build=RoutingAttention,
     aliases=("routing",),
-    small={"clusters": 4},
+    small_options={"clusters": 4},
 )

@@ -269,5 +269,5 @@ CARD = Card(
     ),
     build=SinkhornAttention,
     aliases=("sparse_sinkhorn",),
-    small={"block": 4},
+    small_options={"block": 4},
 )

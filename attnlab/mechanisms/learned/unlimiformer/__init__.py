@@ -60,7 +60,7 @@ from torch import Tensor, nn
 
 from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
-from attnlab.core.heads import Heads, finite
+from attnlab.core.heads import Heads, zero_nonfinite_padding
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import no_autocast, upcast
@@ -232,14 +232,14 @@ class Unlimiformer(Layer):
         context: Context = None, context_padding: KeyPadding = None,
     ) -> Tokens:  # fmt: skip
         """``padding`` (b, n) is that of x itself, ``context_padding`` (b, m) that of a context."""
-        self.projections.fits(x, "x")
+        self.projections.check_input(x, "x")
         states, real = (x, padding) if context is None else (context, context_padding)
         if context is None and context_padding is not None:
             raise ValueError("context_padding needs the context that it belongs to")
-        self.projections.fits(states, "context")
-        states = finite(states, real)
+        self.projections.check_input(states, "context")
+        states = zero_nonfinite_padding(states, real)
         own = self.projections
-        x = finite(x, padding)
+        x = zero_nonfinite_padding(x, padding)
         q, keys, values, bias = Projected.of(x, own.query, own.key, own.value, own.heads)
         attend = partial(FORMS[self.form], value_bias=bias, padding=real, options=self.options)
         return own.merge(attend(q, states, keys, values))
@@ -256,7 +256,7 @@ CARD = Card(
     role="attend",
     forms=FORMS,
     causal="never",
-    because="it is cross-attention: the input that it searches is read as a whole",
+    causal_reason="it is cross-attention: the input that it searches is read as a whole",
     options=Retrieval,
     letters={"k": "neighbours"},
     time={
@@ -270,5 +270,5 @@ CARD = Card(
     },
     variants=({"neighbours": 2},),
     build=Unlimiformer,
-    small={"neighbours": 4},
+    small_options={"neighbours": 4},
 )

@@ -80,7 +80,7 @@ from attnlab.core import patterns
 from attnlab.core.cache import KeyValueCache
 from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
-from attnlab.core.heads import Heads, finite
+from attnlab.core.heads import Heads, zero_nonfinite_padding
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.patterns import Mask, Pattern
@@ -185,7 +185,7 @@ class Synthesizer(Layer):
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
         mask = patterns.visible(self.causal, padding)
-        return self._attend(finite(x, padding), None, mask)[0]
+        return self._attend(zero_nonfinite_padding(x, padding), None, mask)[0]
 
     @checked
     def step(

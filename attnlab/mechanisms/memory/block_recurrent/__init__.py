@@ -70,7 +70,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from attnlab.core.card import Card, letters
-from attnlab.core.carried import read_on, still_seen
+from attnlab.core.carried import mask_after_reset, step_in_segments
 from attnlab.core.heads import Heads
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
@@ -210,12 +210,12 @@ class BlockRecurrent(Layer):
     @checked
     def step(self, x: NewTokens, state: BlockState | None = None) -> tuple[NewTokens, BlockState]:
         """The next t tokens given the state of all before them (None at the beginning)."""
-        self.tokens.fits(x, "x")
+        self.tokens.check_input(x, "x")
         state, c = (
             checked_state(state, x, self.start, self.tokens, self.options),
             self.options.block,
         )
-        out, state = read_on(self._read, x, state, c - state.keys.shape[2] % c, c)
+        out, state = step_in_segments(self._read, x, state, c - state.keys.shape[2] % c, c)
         return self.tokens.merge(out), state
 
     def _read(self, x: Tensor, state: BlockState) -> tuple[Tensor, BlockState]:
@@ -237,7 +237,7 @@ class BlockRecurrent(Layer):
     def cleared(self, state: BlockState, ended: Bool[Tensor, "b"]) -> BlockState:
         """The state after the end of a document in those sequences where ``ended`` is True: later
         tokens find the states of the beginning, and attend to nothing of what was read so far."""
-        seen = still_seen(state.seen, ended)
+        seen = mask_after_reset(state.seen, ended)
         states = torch.where(ended[:, None, None], upcast(self.start), state.states)
         return state._replace(states=states, seen=seen)
 
@@ -254,7 +254,7 @@ CARD = Card(
     role="attend",
     forms=FORMS,
     causal="always",
-    because="its states hold what was read before",
+    causal_reason="its states hold what was read before",
     options=Blocks,
     letters={"c": "block", "r": "states"},
     time={
@@ -275,5 +275,5 @@ CARD = Card(
     ),
     build=BlockRecurrent,
     aliases=("block_recurrent_transformer",),
-    small={"block": 8, "states": 4},
+    small_options={"block": 8, "states": 4},
 )

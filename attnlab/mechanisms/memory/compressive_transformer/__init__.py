@@ -67,7 +67,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.core.card import Card, letters
-from attnlab.core.carried import read_on
+from attnlab.core.carried import step_in_segments
 from attnlab.core.options import Size
 from attnlab.core.precision import upcast
 from attnlab.core.probe import note
@@ -193,7 +193,7 @@ class CompressiveTransformer(ScoredByDistance):
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
-        self.heads.fits(x, "x")
+        self.heads.check_input(x, "x")
         given = prepared(self.heads, x, padding, self.kernel, self.options)
         out = FORMS[self.form](
             *given, self.u, self.t, self.weight, padding=padding, options=self.options
@@ -205,9 +205,9 @@ class CompressiveTransformer(ScoredByDistance):
         self, x: NewTokens, state: CompressiveState | None = None
     ) -> tuple[NewTokens, CompressiveState]:
         """The next t tokens given the state of all before them (None at the beginning)."""
-        self.heads.fits(x, "x")
+        self.heads.check_input(x, "x")
         state, c = checked_state(state, x, self.options), self.options.segment
-        out, state = read_on(self._read, x, state, c - state.segment.shape[1], c)
+        out, state = step_in_segments(self._read, x, state, c - state.segment.shape[1], c)
         return self.heads.merge(out), state
 
     def _read(self, x: Tensor, state: CompressiveState) -> tuple[Tensor, CompressiveState]:
@@ -229,7 +229,7 @@ class CompressiveTransformer(ScoredByDistance):
         Its gradient reaches the convolution alone (Rae et al., algorithm 2). A ValueError for fewer
         tokens than memory and one segment, of which nothing has left the memory yet.
         """
-        self.heads.fits(x, "x")
+        self.heads.check_input(x, "x")
         return lost(self.heads, x, padding, self.kernel, self.options)
 
 
@@ -244,7 +244,7 @@ CARD = Card(
     role="attend",
     forms=FORMS,
     causal="always",
-    because="its memories hold what was read before",
+    causal_reason="its memories hold what was read before",
     options=Compression,
     letters={"c": "segment", "M": "memory", "k": "compressed", "s": "rate"},
     time={
@@ -273,5 +273,5 @@ CARD = Card(
     ),
     build=CompressiveTransformer,
     aliases=("compressive",),
-    small={"segment": 6, "memory": 6, "compressed": 6, "rate": 3},
+    small_options={"segment": 6, "memory": 6, "compressed": 6, "rate": 3},
 )

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.core.heads import Heads, finite
+from attnlab.core.heads import Heads, zero_nonfinite_padding
 from attnlab.mechanisms.memory.compressive_transformer.compression import (
     Compression,
     compressed,
@@ -36,7 +36,7 @@ def prepared(
 ) -> Prepared:
     """What the forms take of the inputs x (b, n, dim): q, k, v, keys and values without gradient of
     the inputs, and those of the compressed vectors, each at the first place of its window."""
-    x, there = finite(x, padding), _there(x, padding)
+    x, there = zero_nonfinite_padding(x, padding), _there(x, padding)
     n, of_inputs = x.shape[1], _of_inputs(x, there, kernel, options)
     q, k, v = heads.project(x, torch.cat((x, of_inputs), dim=1))
     (k, short_k), (v, short_v) = (each.split((n, of_inputs.shape[1]), 2) for each in (k, v))
@@ -106,7 +106,7 @@ def lost(
             f"x has {x.shape[1]} tokens, but the first inputs leave the memory after "
             f"memory + segment = {options.memory + options.segment}; give a longer x"
         )
-    x, there = finite(x, padding).detach(), _there(x, padding)
+    x, there = zero_nonfinite_padding(x, padding).detach(), _there(x, padding)
     segments, seen = (_whole_segments(each, options) for each in (x, there))
     short = compressed(segments, seen, kernel, options)
     later = options.memory // options.segment  # segments until a segment is driven out

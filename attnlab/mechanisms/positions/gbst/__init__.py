@@ -228,7 +228,7 @@ CARD = Card(
     role="embed",
     forms=FORMS,
     causal="never",
-    because="a block, and the convolution, hold characters to the right of the one that reads them",
+    causal_reason="a block, and the convolution, hold characters after the one that reads them",
     options=Subwords,
     time={
         "naive": lambda chosen: _time(chosen, n * len(chosen.blocks)),

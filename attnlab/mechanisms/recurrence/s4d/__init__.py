@@ -22,7 +22,7 @@ state holds the past as coefficients of Legendre polynomials, with a weight that
 exponentially. ``legs`` takes the diagonal of its normal part, ``lin`` a damped Fourier series
 ($A_k = -1/2 + i \pi k$), ``inv`` a formula near the poles of LegS, ``real`` the eigenvalues of
 HiPPO itself, $A_k = -(k + 1)$: its modes fade and do not swing, and do not learn to.
-``past.reconstructed`` reads the past from a state.
+``reconstruction.reconstructed`` reads the past from a state.
 
 After the convolution come GELU and a gated linear unit, $W y \odot \sigma(W' y)$, for each token.
 
@@ -70,10 +70,10 @@ from torch.nn import functional as F
 
 from attnlab.core import state_space
 from attnlab.core.card import Card, letters
-from attnlab.core.carried import emptied
+from attnlab.core.carried import reset_rows
 from attnlab.core.convolution import toeplitz
 from attnlab.core.forms import form
-from attnlab.core.heads import Channels, fits
+from attnlab.core.heads import Channels, check_input
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.precision import upcast
@@ -133,7 +133,7 @@ class State(NamedTuple):
 
     def cleared(self, ended: Bool[Tensor, "b"]) -> "State":
         """With nothing of the documents that have ended (b,)."""
-        return emptied(self, ended)
+        return reset_rows(self, ended)
 
 
 class GatedOutput(nn.Linear):
@@ -174,7 +174,7 @@ class S4D(Layer):
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
-        fits(x, "x", self.dim, self.skip)
+        check_input(x, "x", self.dim, self.skip)
         return skipping_padding(self._mixed, x, padding)
 
     def _mixed(self, x: Tokens) -> Tokens:
@@ -193,7 +193,7 @@ class S4D(Layer):
     @checked
     def step(self, x: NewTokens, state: State | None = None) -> tuple[NewTokens, State]:
         """The next t tokens given the state after all before them (None at the beginning)."""
-        fits(x, "x", self.dim, self.skip)
+        check_input(x, "x", self.dim, self.skip)
         begin = State(state_space.initial_state(x, self.B.shape[1]))
         if state is None:
             state = begin
@@ -216,7 +216,7 @@ CARD = Card(
     role="mix",
     forms=FORMS,
     causal="always",
-    because="its state holds what was read before",
+    causal_reason="its state holds what was read before",
     options=StateSpace,
     letters={"N": "state", "c": "chunk"},
     time={

@@ -73,10 +73,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.core.card import Card, letters
-from attnlab.core.carried import emptied
+from attnlab.core.carried import reset_rows
 from attnlab.core.convolution import last_inputs, short_convolution
 from attnlab.core.forms import form
-from attnlab.core.heads import Channels, fits
+from attnlab.core.heads import Channels, check_input
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.probe import note
@@ -150,7 +150,7 @@ class State(NamedTuple):
 
     def cleared(self, ended: Bool[Tensor, "b"]) -> "State":
         """With nothing of the documents that have ended (b,)."""
-        return emptied(self, ended)
+        return reset_rows(self, ended)
 
 
 class GatedOutput(nn.Linear):
@@ -194,7 +194,7 @@ class SelectiveScan(Layer):
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
-        fits(x, "x", self.dim, self.skip)
+        check_input(x, "x", self.dim, self.skip)
         return skipping_padding(self._mixed, x, padding)
 
     def _mixed(self, x: Tokens) -> Tokens:
@@ -213,7 +213,7 @@ class SelectiveScan(Layer):
     @checked
     def step(self, x: NewTokens, state: State | None = None) -> tuple[NewTokens, State]:
         """The next t tokens given the state after all before them (None at the beginning)."""
-        fits(x, "x", self.dim, self.skip)
+        check_input(x, "x", self.dim, self.skip)
         inputs, gate = self.into(x).chunk(2, dim=-1)
         begin = State(
             inputs.new_zeros(len(x), self.options.width - 1, inputs.shape[-1]),
@@ -246,7 +246,7 @@ CARD = Card(
     role="mix",
     forms=FORMS,
     causal="always",
-    because="its state holds what was read before",
+    causal_reason="its state holds what was read before",
     options=Selective,
     letters={"N": "state", "E": "expand", "p": "width"},
     time={"naive": partial(_time, 0), "chunked": partial(_time, 3)},

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from attnlab.core.derivatives import refuse_second
+from attnlab.core.derivatives import forbid_double_backward
 from attnlab.core.forms import upcasting
 from attnlab.core.shapes import Tokens
 from attnlab.core.tracing import on_cpu, plain, transformed
@@ -87,7 +87,7 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, d_h: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        refuse_second("the chunked form")
+        forbid_double_backward("the chunked form")
         decay, start, h = ctx.saved_tensors
         later = torch.cat((decay[:, 1:], torch.zeros_like(decay[:, :1])), dim=1)
         d_drive = _scanned(later.flip(1), d_h.flip(1), torch.zeros_like(start)).flip(1)

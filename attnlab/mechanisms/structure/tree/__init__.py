@@ -65,7 +65,7 @@ from torch.nn import functional as F
 from attnlab.core import sdpa
 from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
-from attnlab.core.heads import Heads, finite
+from attnlab.core.heads import Heads, zero_nonfinite_padding
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.probe import note
@@ -170,7 +170,7 @@ class TreeAttention(Layer):
             raise ValueError("with a context its structure says what is padding: leave it out")
         structure = TreeBatch.fitting(structure, read, padding if context is None else None)
         q, k, v = self.heads.project(x, context, padding=structure.padding)
-        weights = self.weights(finite(read, structure.padding)).transpose(1, 2)
+        weights = self.weights(zero_nonfinite_padding(read, structure.padding)).transpose(1, 2)
         halves = self.vertical.shape[1], self.horizontal.shape[1]
         vertical, horizontal = (
             F.pad(self.vertical, (0, halves[1])),
@@ -196,7 +196,7 @@ CARD = Card(
     options=Tables,
     structure=TreeBatch,
     causal="never",
-    because="a phrase is gathered from all of its words, the last ones included",
+    causal_reason="a phrase is gathered from all of its words, the last ones included",
     time={
         "naive": 2 * h * n**2 * (d + e),
         "dense": 2 * h * n**2 * (d + e),
