@@ -10,6 +10,7 @@ import pytest
 import attnlab
 from attnlab import catalog
 from attnlab.core.card import Card
+from attnlab.core.options import Options
 
 
 def test_every_page_of_the_shelf_is_found() -> None:
@@ -237,3 +238,12 @@ shell.run_cell("import attnlab, attnlab.tasks, attnlab.train")
 with provisionalcompleter():
     print(*(found.text for found in shell.Completer.completions(sys.argv[1], len(sys.argv[1]))))
 """
+
+
+def test_options_are_named_for_their_page() -> None:
+    """<Mechanism>Options, so that nobody has to learn a word for each page."""
+    for card in catalog.shelf():
+        if card.options is not Options:
+            own = card.options.__name__.removesuffix("Options").lower()
+            assert own != card.options.__name__.lower(), card.options
+            assert own in card.options.__module__.replace("_", ""), card.options

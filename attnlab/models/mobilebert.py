@@ -49,7 +49,7 @@ from attnlab.mechanisms.dense.full import fused
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sizes(Options):
+class MobileBERTOptions(Options):
     """The sizes of one layer; the defaults are MobileBERT's.
 
     dim: width of the stream.
@@ -79,9 +79,9 @@ class Sizes(Options):
             )
 
 
-MOBILE = Sizes()
-TINY = Sizes(feeds=2, reads="bottleneck")
-TEACHER = Sizes(inside=1024, hidden=4096, feeds=1, reads="stream", norm="layer")
+MOBILE = MobileBERTOptions()
+TINY = MobileBERTOptions(feeds=2, reads="bottleneck")
+TEACHER = MobileBERTOptions(inside=1024, hidden=4096, feeds=1, reads="stream", norm="layer")
 """IB-BERT, of which MobileBERT learns."""
 
 
@@ -102,7 +102,7 @@ NORMS = {"none": NoNorm, "layer": nn.LayerNorm}
 class Layer(nn.Module):
     """One layer: (b, n, dim) → (b, n, dim), bidirectional."""
 
-    def __init__(self, sizes: Sizes = MOBILE) -> None:
+    def __init__(self, sizes: MobileBERTOptions = MOBILE) -> None:
         super().__init__()
         self.sizes = o = sizes
         norm = NORMS[o.norm]
@@ -186,8 +186,8 @@ class MobileBERT(nn.Module):
     """
 
     def __init__(
-        self, vocab: Size, classes: Size | None = None, *, layers: Size = 24, sizes: Sizes = MOBILE,
-        rows: Size = 128, max_len: Size = 512, types: Size = 2,
+        self, vocab: Size, classes: Size | None = None, *, layers: Size = 24,
+        sizes: MobileBERTOptions = MOBILE, rows: Size = 128, max_len: Size = 512, types: Size = 2,
     ) -> None:  # fmt: skip
         super().__init__()
         self.vocab, self.max_len = vocab, max_len

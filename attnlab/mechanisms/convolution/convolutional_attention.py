@@ -54,7 +54,7 @@ Taps = Float[Tensor, "k dim h d"]  # W_0 … W_{k-1}: of the token itself, of th
 
 
 @dataclass(frozen=True, kw_only=True)
-class Temporal(Options):
+class ConvolutionalOptions(Options):
     """How many tokens make a query or a key.
 
     ``kernel``  k, the token itself and the k − 1 before it.
@@ -131,7 +131,7 @@ class ConvolutionalAttention(Layer):
     def __init__(
         self, dim: Size, heads: Size, *,
         causal: bool = False, form: Literal["naive", "fused"] = "fused", bias: bool = False,
-        options: Temporal = Temporal(),
+        options: ConvolutionalOptions = ConvolutionalOptions(),
     ) -> None:  # fmt: skip
         super().__init__()
         self.heads = Heads(dim, heads, bias=bias, queries=False)
@@ -181,7 +181,7 @@ CARD = Card(
     role="attend",
     forms=FORMS,
     causal="optional",
-    options=Temporal,
+    options=ConvolutionalOptions,
     letters={"k": "kernel"},
     time=COST,
     memory={"naive": h * n**2, "fused": h * n * (d + e) + k * n * dim},

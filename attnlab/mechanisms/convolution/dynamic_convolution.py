@@ -54,7 +54,7 @@ Logits = Float[Tensor, "b h n k"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dynamic(Options):
+class DynamicOptions(Options):
     """The weights of the convolution.
 
     ``kernel``       k, the neighbours that a token reads, itself among them.
@@ -119,7 +119,7 @@ class DynamicConvolution(GatedConvolution):
     def __init__(
         self, dim: Size, heads: Size, *,
         causal: bool = False, form: Literal["naive", "shifted"] = "shifted",
-        options: Dynamic = Dynamic(), bias: bool = False,
+        options: DynamicOptions = DynamicOptions(), bias: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(dim, heads, options.kernel, causal=causal, bias=bias)
         self.form, self.options = form, options
@@ -143,7 +143,7 @@ CARD = Card(
     role="mix",
     forms=FORMS,
     causal="optional",
-    options=Dynamic,
+    options=DynamicOptions,
     letters={"k": "kernel"},
     time={"naive": 2 * h * n**2 * e, "shifted": 2 * h * n * k * e},
     memory={"naive": h * n**2, "shifted": h * (n + k) * (e + k)},

@@ -82,7 +82,7 @@ TAPS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Implicit(Options):
+class HyenaOptions(Options):
     """The filters and how many there are.
 
     ``order``    N, the number of filters and of gates.
@@ -130,7 +130,7 @@ FORMS = {"naive": naive, "fft": fft}
 class Filter(nn.Module):
     """Writes N filters for dim channels, (g, dim, n), at the first n of ``max_len`` positions."""
 
-    def __init__(self, dim: int, options: Implicit) -> None:
+    def __init__(self, dim: int, options: HyenaOptions) -> None:
         super().__init__()
         self.options, out = options, options.order * dim
         sizes = (1 + 2 * options.bands, options.width, options.width, out)
@@ -173,8 +173,9 @@ class Hyena(Layer):
 
     @checked
     def __init__(
-        self, dim: Size, *, form: Literal["naive", "fft"] = "fft", options: Implicit = Implicit()
-    ) -> None:
+        self, dim: Size, *,
+        form: Literal["naive", "fft"] = "fft", options: HyenaOptions = HyenaOptions(),
+    ) -> None:  # fmt: skip
         super().__init__()
         self.dim, self.form, self.options = dim, form, options
         self.heads = Heads(dim, dim, queries=False)
@@ -268,7 +269,7 @@ CARD = Card(
     forms=FORMS,
     causal="always",
     causal_reason="its filters read what was before",
-    options=Implicit,
+    options=HyenaOptions,
     letters={"o": "order", "f": "bands", "w": "width"},
     time={"naive": 2 * o * n**2 * dim, "fft": 15 * o * n * dim * (1 + sympy.log(n, 2))},
     memory={"naive": o * n**2 * dim, "fft": n * (3 * (o + 1) * dim + 2 * f + w)},

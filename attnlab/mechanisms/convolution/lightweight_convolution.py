@@ -57,7 +57,7 @@ Weights = Float[Tensor, "h k"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lightweight(Options):
+class LightweightOptions(Options):
     """The weights of the convolution.
 
     ``kernel``     k, the neighbours that a token reads, itself among them.
@@ -129,7 +129,7 @@ class LightweightConvolution(GatedConvolution):
     def __init__(
         self, dim: Size, heads: Size, *,
         causal: bool = False, form: Literal["naive", "shifted", "grouped"] = "grouped",
-        options: Lightweight = Lightweight(), bias: bool = False,
+        options: LightweightOptions = LightweightOptions(), bias: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(dim, heads, options.kernel, causal=causal, bias=bias)
         self.form, self.options = form, options
@@ -151,7 +151,7 @@ CARD = Card(
     role="mix",
     forms=FORMS,
     causal="optional",
-    options=Lightweight,
+    options=LightweightOptions,
     letters={"k": "kernel"},
     time={"naive": 2 * h * n**2 * e, "shifted": 2 * h * n * k * e, "grouped": 2 * h * n * k * e},
     memory={"naive": h * n**2, "shifted": h * (n + k) * e, "grouped": h * (n + k) * e},

@@ -66,7 +66,7 @@ Both = Float[Tensor, "b h2 n e"]  # the h heads of attention, then the h of the 
 
 
 @dataclass(frozen=True, kw_only=True)
-class LongShort(Options):
+class LiteTransformerOptions(Options):
     """The convolution of the second half.
 
     ``kernel``  k, the neighbours that a token reads, itself among them.
@@ -154,7 +154,7 @@ class LongShortAttention(Layer):
     def __init__(
         self, dim: Size, heads: Size, *,
         causal: bool = False, form: Literal["naive", "fused"] = "fused", bias: bool = False,
-        options: LongShort = LongShort(),
+        options: LiteTransformerOptions = LiteTransformerOptions(),
     ) -> None:  # fmt: skip
         super().__init__()
         self.heads = Heads(dim, heads, bias=bias, queries=False, linear=Halves)
@@ -215,7 +215,7 @@ CARD = Card(
     role="mix",
     forms=FORMS,
     causal="optional",
-    options=LongShort,
+    options=LiteTransformerOptions,
     letters={"k": "kernel"},
     time={"naive": h * n * n * (d + 2 * e), "fused": h * n * n * (d + e) + BAND},
     memory={"naive": h * n**2, "fused": h * (n + k) * (d + e)},

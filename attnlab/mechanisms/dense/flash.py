@@ -61,7 +61,7 @@ from attnlab.core.softmax import masked_softmax
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tiling(Options):
+class FlashOptions(Options):
     """The size of the tiles.
 
     ``tile``  how many queries are compared with as many keys at a time.
@@ -91,7 +91,7 @@ def naive(
 @checked
 def tiled(
     q: Queries, k: Keys, v: Values, *,
-    mask: Mask = None, scale: float | None = None, options: Tiling = Tiling(),
+    mask: Mask = None, scale: float | None = None, options: FlashOptions = FlashOptions(),
 ) -> Outputs:  # fmt: skip
     """tile × tile scores at a time, forward and backward; no n × m tensor.
 
@@ -216,7 +216,8 @@ class FlashAttention(DenseAttention):
     @checked
     def __init__(
         self, dim: Size, heads: Size, *,
-        causal: bool = False, form: Literal["naive", "tiled"] = "tiled", options: Tiling = Tiling(),
+        causal: bool = False, form: Literal["naive", "tiled"] = "tiled",
+        options: FlashOptions = FlashOptions(),
         bias: bool = False, positions: Rotation | None = None,
     ) -> None:  # fmt: skip
         attend = functools.partial(tiled, options=options) if form == "tiled" else naive
@@ -235,7 +236,7 @@ CARD = Card(
     role="attend",
     forms=FORMS,
     causal="optional",
-    options=Tiling,
+    options=FlashOptions,
     letters={"t": "tile"},
     time=2 * h * n * m * (d + e),
     memory={"naive": h * n * m, "tiled": h * n * e + h * t**2},

@@ -59,7 +59,7 @@ from attnlab.core.sparse.attention import PatternOptions, pattern_card
 
 
 @dataclass(frozen=True, kw_only=True)
-class BlockGraph(PatternOptions):
+class BigBirdOptions(PatternOptions):
     """Window, global and random blocks.
 
     ``block``          the paper's b: how many positions a block has.
@@ -144,7 +144,7 @@ n, B, w, r, G, t = letters("n B w r G t")
 CARD = pattern_card(
     __doc__,
     name="bigbird",
-    options=BlockGraph,
+    options=BigBirdOptions,
     pairs=lambda _: n * (B * (w + 2 * G + r) + 2 * t),
     letters={
         "B": "block",

@@ -60,7 +60,7 @@ MOST_BLOCKS = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Latents(Options):
+class PerceiverIOOptions(Options):
     """The sizes of what stands between inputs and outputs.
 
     ``latents``   l, the number of latent vectors.
@@ -107,8 +107,9 @@ class PerceiverIO(Layer):
 
     @checked
     def __init__(
-        self, dim: Size, heads: Size, *, form: Form = "fused", options: Latents = Latents()
-    ) -> None:
+        self, dim: Size, heads: Size, *,
+        form: Form = "fused", options: PerceiverIOOptions = PerceiverIOOptions(),
+    ) -> None:  # fmt: skip
         super().__init__()
         self.options, self.form, self.dim = options, form, dim
         self.latents = nn.Parameter(torch.randn(options.latents, dim) * 0.02)
@@ -152,7 +153,7 @@ CARD = Card(
     forms=FORMS,
     causal="never",
     causal_reason="its latents attend to all inputs before any output is asked for",
-    options=Latents,
+    options=PerceiverIOOptions,
     letters={"l": "latents", "depth": "depth", "w": "widening"},
     time=2 * h * l * (2 * n + letters("depth")[0] * l) * (d + e),
     memory={"naive": h * l * n + HIDDEN, "fused": h * (l + n) * (d + e) + HIDDEN},

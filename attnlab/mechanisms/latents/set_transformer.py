@@ -60,7 +60,7 @@ from attnlab.core.shapes import KeyPadding, TokenPadding, Tokens, checked
 
 
 @dataclass(frozen=True, kw_only=True)
-class Induced(Options):
+class SetTransformerOptions(Options):
     """The sizes of an induced set attention block.
 
     ``inducing``  l, the number of inducing points.
@@ -119,8 +119,9 @@ class ISAB(Layer):
 
     @checked
     def __init__(
-        self, dim: Size, heads: Size, *, form: Form = "fused", options: Induced = Induced()
-    ) -> None:
+        self, dim: Size, heads: Size, *,
+        form: Form = "fused", options: SetTransformerOptions = SetTransformerOptions(),
+    ) -> None:  # fmt: skip
         super().__init__()
         self.options, self.form = options, form
         self.inducing = nn.Parameter(torch.randn(options.inducing, dim) * dim**-0.5)
@@ -173,7 +174,7 @@ CARD = Card(
     forms=FORMS,
     causal="never",
     causal_reason="each of its inducing points attends to the whole set, which has no order",
-    options=Induced,
+    options=SetTransformerOptions,
     letters={"l": "inducing"},
     time=4 * h * l * n * (d + e),
     memory={"naive": h * l * n, "fused": h * (l + n) * (d + e)},

@@ -90,7 +90,7 @@ from attnlab.core.shapes import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Segments(Options):
+class TransformerXLOptions(Options):
     """The length of segment and memory: by default a quarter of the paper's on enwik8.
 
     ``segment``      how many tokens are read, and trained on, at once.
@@ -126,7 +126,7 @@ class Segments(Options):
 def naive(
     q: Queries, k: SelfKeys, v: SelfValues, memory_k: SelfKeys, memory_v: SelfValues,
     u: HeadVector, t: HeadVector, weight: DistanceWeight, *,
-    padding: TokenPadding = None, options: Segments = Segments(),
+    padding: TokenPadding = None, options: TransformerXLOptions = TransformerXLOptions(),
 ) -> Outputs:  # fmt: skip
     """The equation (Dai et al., section 3.3), dense. ``memory_k`` and ``memory_v`` are keys and
     values of the same positions, made of inputs without gradient, for queries of later segments."""
@@ -149,7 +149,7 @@ def naive(
 def chunked(
     q: Queries, k: SelfKeys, v: SelfValues, memory_k: SelfKeys, memory_v: SelfValues,
     u: HeadVector, t: HeadVector, weight: DistanceWeight, *,
-    padding: TokenPadding = None, options: Segments = Segments(),
+    padding: TokenPadding = None, options: TransformerXLOptions = TransformerXLOptions(),
 ) -> Outputs:  # fmt: skip
     """The same, one segment after the other."""
     n, at, out = q.shape[-2], torch.arange(q.shape[-2], device=q.device), []
@@ -182,7 +182,8 @@ class TransformerXL(ScoredByDistance):
     @checked
     def __init__(
         self, dim: Size, heads: Size, *,
-        form: Literal["naive", "chunked"] = "chunked", options: Segments = Segments(),
+        form: Literal["naive", "chunked"] = "chunked",
+        options: TransformerXLOptions = TransformerXLOptions(),
     ) -> None:  # fmt: skip
         super().__init__(dim, heads)
         self.form, self.options = form, options
@@ -237,7 +238,7 @@ CARD = Card(
     forms=FORMS,
     causal="always",
     causal_reason="its memory holds what was read before",
-    options=Segments,
+    options=TransformerXLOptions,
     letters={"c": "segment", "M": "memory"},
     time={
         "naive": 2 * h * n * m * (3 * d + 2 * e) + 2 * h * n * d * dim,

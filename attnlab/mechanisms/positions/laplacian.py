@@ -48,7 +48,7 @@ from attnlab.structures.laplacian import eigenvectors, spectrum
 
 
 @dataclass(frozen=True, kw_only=True)
-class Waves(Options):
+class LaplacianOptions(Options):
     """The eigenvectors that are added.
 
     ``count``  k, how many.
@@ -85,7 +85,7 @@ class LaplacianPositions(Layer):
     """Adds to each node (b, n, dim) its rows of the first eigenvectors."""
 
     @checked
-    def __init__(self, dim: Size, options: Waves = Waves()) -> None:
+    def __init__(self, dim: Size, options: LaplacianOptions = LaplacianOptions()) -> None:
         super().__init__()
         self.dim, self.options = dim, options
         self.weight = nn.Parameter(torch.randn(options.count, dim) * 0.02)
@@ -118,7 +118,7 @@ CARD = Card(
     family="positions",
     role="embed",
     forms=FORMS,
-    options=Waves,
+    options=LaplacianOptions,
     structure=GraphBatch,
     causal="optional",
     letters={"k": "count"},

@@ -74,7 +74,7 @@ Weights = Float[Tensor, "dim r 2"]  # real and imaginary parts
 
 
 @dataclass(frozen=True, kw_only=True)
-class GatedStateSpace(Options):
+class GSSOptions(Options):
     """Widths of the layer and of its state space.
 
     ``state``   complex modes per channel (N)
@@ -126,7 +126,7 @@ def fft(x: Tokens, a: PerMode, b: PerMode, C: Weights, skip: PerChannel) -> Toke
 @form
 def chunked(
     x: Tokens, a: PerMode, b: PerMode, C: Weights, skip: PerChannel,
-    *, options: GatedStateSpace = GatedStateSpace(),
+    *, options: GSSOptions = GSSOptions(),
 ) -> Tokens:  # fmt: skip
     """The matrix inside chunks of c tokens, the state from one chunk to the next."""
     begin = state_space.initial_state(x, len(a))
@@ -175,7 +175,7 @@ class GSS(Layer):
     @checked
     def __init__(
         self, dim: Size, *, form: Literal["naive", "fft", "chunked"] = "chunked",
-        options: GatedStateSpace = GatedStateSpace(),
+        options: GSSOptions = GSSOptions(),
     ) -> None:  # fmt: skip
         super().__init__()
         if dim % options.narrow:
@@ -232,7 +232,7 @@ CARD = Card(
     forms=FORMS,
     causal="always",
     causal_reason="its state holds what was read before",
-    options=GatedStateSpace,
+    options=GSSOptions,
     letters={"N": "state", "c": "chunk", "k": "narrow", "w": "wide"},
     time={
         "naive": 2 * n**2 * dim / k,

@@ -69,7 +69,7 @@ Sums = Float[Tensor, "b h d e"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Retaining(Options):
+class RetentionOptions(Options):
     """How it is computed.
 
     ``chunk``  tokens per chunk of the chunked form (c)
@@ -129,7 +129,9 @@ def initial_state(k: SelfKeys, v: SelfValues) -> Sums:
 
 
 @form
-def chunked(q: Queries, k: SelfKeys, v: SelfValues, *, options: Retaining = Retaining()) -> Outputs:
+def chunked(
+    q: Queries, k: SelfKeys, v: SelfValues, *, options: RetentionOptions = RetentionOptions()
+) -> Outputs:
     """Weights inside chunks, the sum from one chunk to the next (eq. 7)."""
     out, S = advance(q, k, v, initial_state(k, v), options.chunk)
     note("state", S)
@@ -195,7 +197,7 @@ class Retention(Layer):
     @checked
     def __init__(
         self, dim: Size, heads: Size, *, form: Literal["naive", "recurrent", "chunked"] = "chunked",
-        options: Retaining = Retaining(), value_scale: Size = 2,
+        options: RetentionOptions = RetentionOptions(), value_scale: Size = 2,
     ) -> None:  # fmt: skip
         super().__init__()
         if dim % heads == 0 and dim // heads % 2:
@@ -250,7 +252,7 @@ CARD = Card(
     forms=FORMS,
     causal="always",
     causal_reason="its state holds what was read before",
-    options=Retaining,
+    options=RetentionOptions,
     letters={"c": "chunk"},
     time={
         "naive": 2 * h * n**2 * (d + e),

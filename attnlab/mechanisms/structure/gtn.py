@@ -68,7 +68,7 @@ MOST_PATHS = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Paths(Options):
+class GTNOptions(Options):
     """What paths there are.
 
     ``kinds``  K, of how many kinds edges may be.
@@ -192,7 +192,7 @@ class GTN(Layer):
     @checked
     def __init__(
         self, dim: Size, heads: Size, *, form: Literal["naive", "edges"] = "edges",
-        options: Paths = Paths(),
+        options: GTNOptions = GTNOptions(),
     ) -> None:  # fmt: skip
         super().__init__()
         self.heads = Heads(dim, heads, kv_heads=1, queries=False)
@@ -222,7 +222,7 @@ CARD = Card(
     family="structure",
     role="mix",
     forms=FORMS,
-    options=Paths,
+    options=GTNOptions,
     structure=GraphBatch,
     letters={"s": "steps"},
     causal="never",

@@ -80,7 +80,7 @@ from attnlab.structures.laplacian import eigenvectors
 
 
 @dataclass(frozen=True, kw_only=True)
-class Identified(Options):
+class TokenGTOptions(Options):
     """How nodes are told apart.
 
     ``identifiers``    ``orthogonal`` or ``laplacian``.
@@ -142,7 +142,7 @@ class GraphTokens(Layer):
     with a padding (b, m) that is True at tokens that exist."""
 
     @checked
-    def __init__(self, dim: Size, options: Identified = Identified()) -> None:
+    def __init__(self, dim: Size, options: TokenGTOptions = TokenGTOptions()) -> None:
         super().__init__()
         self.dim, self.options = dim, options
         self.identify = nn.Linear(2 * options.width, dim, bias=False)
@@ -201,7 +201,7 @@ class TokenGT(Layer):
     @checked
     def __init__(
         self, dim: Size, heads: Size, *, form: Form = "fused", bias: bool = False,
-        options: Identified = Identified(),
+        options: TokenGTOptions = TokenGTOptions(),
     ) -> None:  # fmt: skip
         super().__init__()
         self.heads, self.form = Heads(dim, heads, bias=bias), form
@@ -229,7 +229,7 @@ CARD = Card(
     family="structure",
     role="attend",
     forms=FORMS,
-    options=Identified,
+    options=TokenGTOptions,
     structure=GraphBatch,
     causal="never",
     causal_reason="the nodes and edges of a graph have no order",

@@ -79,7 +79,7 @@ from attnlab.core.shapes import (
 from attnlab.core.softmax import masked_softmax
 from attnlab.mechanisms.fixed.etc.blocks import BLOCK, blocked
 from attnlab.mechanisms.fixed.etc.labels import CROSS, Labels, label_of_pairs, validate_labels
-from attnlab.mechanisms.fixed.etc.structure import DEFAULT, GlobalLocal, PartOf, members
+from attnlab.mechanisms.fixed.etc.structure import DEFAULT, ETCOptions, PartOf, members
 
 # ---- naive
 
@@ -89,7 +89,7 @@ def naive(
     q: Queries, k: SelfKeys, v: SelfValues, *,
     labels: Labels = None, padding: TokenPadding = None, part_of: PartOf = None,
     global_keys: SelfKeys | None = None, global_values: SelfValues | None = None,
-    options: GlobalLocal = DEFAULT,
+    options: ETCOptions = DEFAULT,
 ) -> Outputs:  # fmt: skip
     """The equation under a dense mask. ``labels`` are the vectors a (None: all zero).
 
@@ -114,7 +114,7 @@ def naive(
     return out
 
 
-def _allowed(n: int, t: int, options: GlobalLocal, owners: Tensor) -> Bool[Tensor, "#b n n"]:
+def _allowed(n: int, t: int, options: ETCOptions, owners: Tensor) -> Bool[Tensor, "#b n n"]:
     """The allowed pairs of the four pieces."""
     i = torch.arange(n, device=owners.device)
     row, column = i[:, None], i[None, :]
@@ -139,7 +139,7 @@ class ETCAttention(Layer):
 
     @checked
     def __init__(
-        self, dim: Size, heads: Size, options: GlobalLocal = DEFAULT, *,
+        self, dim: Size, heads: Size, options: ETCOptions = DEFAULT, *,
         clip: Count = 12, separate: bool = False, form: Literal["naive", "blocked"] = "blocked",
         bias: bool = False,
     ) -> None:  # fmt: skip
@@ -195,9 +195,9 @@ CARD = Card(
     family="fixed",
     role="attend",
     forms=FORMS,
-    causal=GlobalLocal.CAUSAL,
-    causal_reason=GlobalLocal.CAUSAL_REASON,
-    options=GlobalLocal,
+    causal=ETCOptions.CAUSAL,
+    causal_reason=ETCOptions.CAUSAL_REASON,
+    options=ETCOptions,
     letters={"t": "global_tokens", "r": "radius"},
     time={
         "naive": 2 * h * n**2 * (d + e),

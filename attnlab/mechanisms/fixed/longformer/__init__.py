@@ -87,7 +87,7 @@ from attnlab.mechanisms.fixed.longformer.led import EncoderDecoder as EncoderDec
 
 
 @dataclass(frozen=True, kw_only=True)
-class Window(PatternOptions):
+class LongformerOptions(PatternOptions):
     """A window, dilated or not, and global positions.
 
     ``window``            the paper's w, half of it to each side; even.
@@ -212,7 +212,7 @@ class LongformerAttention(PatternAttention):
 
     @checked
     def __init__(
-        self, dim: Size, heads: Size, options: Window = Window(), *,
+        self, dim: Size, heads: Size, options: LongformerOptions = LongformerOptions(), *,
         causal: bool = False, form: Literal["naive", "blocked"] = "blocked", bias: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(dim, heads, options, causal=causal, form=form, bias=bias)
@@ -249,7 +249,7 @@ class LongformerAttention(PatternAttention):
 n, w = letters("n w")
 
 
-def pairs(chosen: Window) -> sympy.Expr:
+def pairs(chosen: LongformerOptions) -> sympy.Expr:
     """w + 1 keys for each query, and a row and a column for each global position."""
     return n * (w + 1 + 2 * len(chosen.global_positions))
 
@@ -257,7 +257,7 @@ def pairs(chosen: Window) -> sympy.Expr:
 CARD = pattern_card(
     __doc__,
     name="longformer",
-    options=Window,
+    options=LongformerOptions,
     pairs=pairs,
     letters={"w": "window"},
     variants=({"window": 36}, {"window": 4, "dilation": 3}, {"window": 6}),

@@ -70,11 +70,11 @@ from attnlab.core.shapes import (
     checked,
 )
 from attnlab.mechanisms.learned.adaptive_span.blocks import powers, some_blocks
-from attnlab.mechanisms.learned.adaptive_span.spans import Span, noted, penalty
+from attnlab.mechanisms.learned.adaptive_span.spans import AdaptiveSpanOptions, noted, penalty
 
 __all__ = [
-    "AT_ONCE", "BLOCK", "CARD", "FORMS", "AdaptiveSpanAttention", "Span", "banded", "naive",
-    "penalty",
+    "AT_ONCE", "BLOCK", "CARD", "FORMS", "AdaptiveSpanAttention", "AdaptiveSpanOptions", "banded",
+    "naive", "penalty",
 ]  # fmt: skip
 
 Spans = Float[Tensor, "h"] | Float[Tensor, "b h n"]
@@ -91,7 +91,7 @@ AT_ONCE = 1 << 22
 @form
 def naive(
     q: Queries, k: Keys, v: Values, span: Spans, *,
-    padding: KeyPadding = None, options: Span = Span(),
+    padding: KeyPadding = None, options: AdaptiveSpanOptions = AdaptiveSpanOptions(),
 ) -> Outputs:  # fmt: skip
     """The equation, dense. The queries are the last n of m positions."""
     n, m = q.shape[-2], k.shape[-2]
@@ -121,7 +121,7 @@ def _of_queries(span: Tensor) -> Tensor:
 @form(autocast=True)
 def banded(
     q: Queries, k: Keys, v: Values, span: Spans, *,
-    padding: KeyPadding = None, options: Span = Span(),
+    padding: KeyPadding = None, options: AdaptiveSpanOptions = AdaptiveSpanOptions(),
 ) -> Outputs:  # fmt: skip
     """The same in blocks of queries, each with the keys within the longest span.
 
@@ -172,7 +172,7 @@ class AdaptiveSpanAttention(nn.Module):
 
     @checked
     def __init__(
-        self, dim: Size, heads: Size, options: Span = Span(), *,
+        self, dim: Size, heads: Size, options: AdaptiveSpanOptions = AdaptiveSpanOptions(), *,
         start: float = 0.0, dynamic: bool = False, form: Literal["naive", "banded"] = "banded",
         bias: bool = False, positions: Rotation | None = None,
     ) -> None:  # fmt: skip
@@ -244,7 +244,7 @@ CARD = Card(
     forms=FORMS,
     causal="always",
     causal_reason="a span is a distance back into the past",
-    options=Span,
+    options=AdaptiveSpanOptions,
     letters={"s": "max_span"},
     time={"naive": 2 * h * n * m * (d + e), "banded": h * n * (3 * s + 64) * (d + e + 1)},
     memory={"naive": h * n * m, "banded": h * n * (3 * s / 2 + 32)},

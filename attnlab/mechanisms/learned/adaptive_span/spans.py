@@ -12,7 +12,7 @@ from attnlab.core.tracing import is_abstract
 
 
 @dataclass(frozen=True, kw_only=True)
-class Span(Options):
+class AdaptiveSpanOptions(Options):
     """How far a span may reach, and how it fades.
 
     ``max_span``      S, the longest span: keys further back are never attended to.

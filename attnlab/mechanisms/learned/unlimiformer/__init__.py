@@ -71,17 +71,9 @@ from attnlab.core.softmax import masked_softmax
 from attnlab.mechanisms.learned.unlimiformer.chunks import Window, encode, windows
 
 __all__ = [
-    "CARD",
-    "FORMS",
-    "Projected",
-    "Retrieval",
-    "Unlimiformer",
-    "Window",
-    "encode",
-    "naive",
-    "retrieved",
-    "windows",
-]
+    "CARD", "FORMS", "Projected", "Unlimiformer", "UnlimiformerOptions", "Window", "encode",
+    "naive", "retrieved", "windows",
+]  # fmt: skip
 
 States = Float[Tensor, "b m dim"]
 KeyMap = Float[Tensor, "h d dim"]
@@ -90,7 +82,7 @@ ValueBias = Float[Tensor, "h e"] | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Retrieval(Options):
+class UnlimiformerOptions(Options):
     """The search.
 
     ``neighbours``  how many states each query fetches; all, where there are fewer.
@@ -108,7 +100,7 @@ class Retrieval(Options):
 def naive(
     q: Queries, states: States, key_map: KeyMap, value_map: ValueMap, *,
     value_bias: ValueBias = None, padding: KeyPadding = None, scale: float | None = None,
-    options: Retrieval = Retrieval(),
+    options: UnlimiformerOptions = UnlimiformerOptions(),
 ) -> Outputs:  # fmt: skip
     """The equation (Bertsch et al., section 2.3), dense; key_map and value_map are W_k and W_v of
     each head."""
@@ -143,7 +135,7 @@ def note_fetched(found: Tensor, weights: Tensor) -> None:
 def retrieved(
     q: Queries, states: States, key_map: KeyMap, value_map: ValueMap, *,
     value_bias: ValueBias = None, padding: KeyPadding = None, scale: float | None = None,
-    options: Retrieval = Retrieval(),
+    options: UnlimiformerOptions = UnlimiformerOptions(),
 ) -> Outputs:  # fmt: skip
     """The queries of all heads, moved to the width of the states, search these."""
     moved = in_states(q, key_map)
@@ -160,8 +152,9 @@ def in_states(q: Queries, key_map: KeyMap) -> Float[Tensor, "b h n dim"]:
 
 
 def found_states(
-    moved: Float[Tensor, "b h n dim"], states: States, padding: KeyPadding, options: Retrieval
-) -> Int[Tensor, "b h n k"]:
+    moved: Float[Tensor, "b h n dim"], states: States, padding: KeyPadding,
+    options: UnlimiformerOptions,
+) -> Int[Tensor, "b h n k"]:  # fmt: skip
     """The states with the largest scores, by one search for all heads."""
     queries = moved.flatten(1, 2)[:, None]
     keys, k = upcast(states)[:, None], options.neighbours
@@ -220,7 +213,8 @@ class Unlimiformer(Layer):
     @checked
     def __init__(
         self, dim: Size, heads: Size, *,
-        form: Literal["naive", "retrieved"] = "retrieved", options: Retrieval = Retrieval(),
+        form: Literal["naive", "retrieved"] = "retrieved",
+        options: UnlimiformerOptions = UnlimiformerOptions(),
     ) -> None:  # fmt: skip
         super().__init__()
         self.projections = Heads(dim, heads)
@@ -257,7 +251,7 @@ CARD = Card(
     forms=FORMS,
     causal="never",
     causal_reason="it is cross-attention: the input that it searches is read as a whole",
-    options=Retrieval,
+    options=UnlimiformerOptions,
     letters={"k": "neighbours"},
     time={
         "naive": 2 * h * (n * m + m * dim) * (d + e),

@@ -88,9 +88,12 @@ from attnlab.core.shapes import (
     checked,
 )
 from attnlab.core.softmax import masked_softmax
-from attnlab.mechanisms.lowrank.linformer.places import OverLength, Places, Projection
+from attnlab.mechanisms.lowrank.linformer.places import LinformerOptions, OverLength, Projection
 
-__all__ = ["CARD", "FORMS", "Linformer", "Places", "Projection", "fused", "naive", "valid_places"]
+__all__ = [
+    "CARD", "FORMS", "Linformer", "LinformerOptions", "Projection", "fused", "naive",
+    "valid_places",
+]  # fmt: skip
 
 # ---- naive
 
@@ -170,7 +173,7 @@ class Linformer(Layer):
     @checked
     def __init__(
         self, dim: Size, heads: Size, *,
-        form: Literal["naive", "fused"] = "fused", options: Places = Places(),
+        form: Literal["naive", "fused"] = "fused", options: LinformerOptions = LinformerOptions(),
     ) -> None:  # fmt: skip
         super().__init__()
         self.heads = Heads(dim, heads)
@@ -213,7 +216,7 @@ CARD = Card(
     forms=FORMS,
     causal="never",
     causal_reason="each of its k keys and values is a sum over all positions, later ones included",
-    options=Places,
+    options=LinformerOptions,
     letters={"k": "k", "max_len": "max_len"},
     time=lambda chosen: 2 * h * chosen.places(n) * (n + m) * (d + e),
     memory={

@@ -84,13 +84,18 @@ from attnlab.core.shapes import (
     Tokens,
     checked,
 )
-from attnlab.mechanisms.memory.block_recurrent.blocks import Block, Blocks, States, unit
+from attnlab.mechanisms.memory.block_recurrent.blocks import (
+    Block,
+    BlockRecurrentOptions,
+    States,
+    unit,
+)
 from attnlab.mechanisms.memory.block_recurrent.state import BlockState, checked_state
 from attnlab.mechanisms.memory.block_recurrent.updates import EPS, Gate, StateUpdate
 
 __all__ = [
-    "CARD", "EPS", "FORMS", "OF_STATES", "Block", "BlockRecurrent", "BlockState", "Blocks",
-    "Gate", "StateUpdate", "chunked", "naive", "unit",
+    "CARD", "EPS", "FORMS", "OF_STATES", "Block", "BlockRecurrent", "BlockRecurrentOptions",
+    "BlockState", "Gate", "StateUpdate", "chunked", "naive", "unit",
 ]  # fmt: skip
 
 BothOutputs = Float[Tensor, "b hh n e"]  # of h heads to tokens, then of h heads to states
@@ -102,7 +107,8 @@ BothOutputs = Float[Tensor, "b hh n e"]  # of h heads to tokens, then of h heads
 def naive(
     q: Queries, cross_q: Queries, k: SelfKeys, v: SelfKeys, start: States, ids: States,
     gain: Float[Tensor, "dim"], of_states: Float[Tensor, "4 h d dim"], scale: Float[Tensor, "4 h"],
-    *, padding: TokenPadding = None, cell: nn.Module | None = None, options: Blocks = Blocks(),
+    *, padding: TokenPadding = None, cell: nn.Module | None = None,
+    options: BlockRecurrentOptions = BlockRecurrentOptions(),
 ) -> BothOutputs:  # fmt: skip
     """The equation (Hutchins et al., section 3), dense: each block with all n keys under a mask.
 
@@ -124,7 +130,8 @@ def naive(
 def chunked(
     q: Queries, cross_q: Queries, k: SelfKeys, v: SelfKeys, start: States, ids: States,
     gain: Float[Tensor, "dim"], of_states: Float[Tensor, "4 h d dim"], scale: Float[Tensor, "4 h"],
-    *, padding: TokenPadding = None, cell: nn.Module | None = None, options: Blocks = Blocks(),
+    *, padding: TokenPadding = None, cell: nn.Module | None = None,
+    options: BlockRecurrentOptions = BlockRecurrentOptions(),
 ) -> BothOutputs:  # fmt: skip
     """The same, each block with the keys of two blocks."""
     return _in_blocks(
@@ -135,7 +142,7 @@ def chunked(
 
 def _in_blocks(
     block: Block, tokens: tuple[Tensor, ...], start: Tensor, padding: Tensor | None,
-    options: Blocks, *, all_keys: bool,
+    options: BlockRecurrentOptions, *, all_keys: bool,
 ) -> Tensor:  # fmt: skip
     (q, cross_q, k), v = map(unit, tokens[:3]), tokens[3]
     (b, _, n, _), c = q.shape, options.block
@@ -180,7 +187,8 @@ class BlockRecurrent(Layer):
         self, dim: Size, heads: Size, *,
         update: Literal["skip", "single", "dual"] = "skip",
         gate: Literal["fixed", "lstm"] = "fixed",
-        form: Literal["naive", "chunked"] = "chunked", options: Blocks = Blocks(),
+        form: Literal["naive", "chunked"] = "chunked",
+        options: BlockRecurrentOptions = BlockRecurrentOptions(),
     ) -> None:  # fmt: skip
         super().__init__()
         if dim % heads:
@@ -255,7 +263,7 @@ CARD = Card(
     forms=FORMS,
     causal="always",
     causal_reason="its states hold what was read before",
-    options=Blocks,
+    options=BlockRecurrentOptions,
     letters={"c": "block", "r": "states"},
     time={
         "naive": 4 * h * n * m * d * (1 + r / c) + 4 * h * n * r * d + OF_STATES,

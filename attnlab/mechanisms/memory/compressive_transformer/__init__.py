@@ -92,7 +92,7 @@ from attnlab.core.shapes import (
 from attnlab.core.softmax import masked_softmax
 from attnlab.mechanisms.memory.compressive_transformer.by_segments import chunked
 from attnlab.mechanisms.memory.compressive_transformer.compression import (
-    Compression,
+    CompressiveOptions,
     convolution,
     most_used,
     reconstruction_loss,
@@ -111,7 +111,7 @@ from attnlab.mechanisms.memory.compressive_transformer.state import (
 )
 
 __all__ = [
-    "CARD", "FORMS", "Compression", "CompressiveState", "CompressiveTransformer", "chunked",
+    "CARD", "FORMS", "CompressiveOptions", "CompressiveState", "CompressiveTransformer", "chunked",
     "naive", "reconstruction_loss",
 ]  # fmt: skip
 
@@ -122,7 +122,7 @@ __all__ = [
 def naive(
     q: Queries, k: SelfKeys, v: SelfValues, memory_k: SelfKeys, memory_v: SelfValues,
     short_k: SelfKeys, short_v: SelfValues, u: HeadVector, t: HeadVector, weight: DistanceWeight, *,
-    padding: TokenPadding = None, options: Compression = Compression(),
+    padding: TokenPadding = None, options: CompressiveOptions = CompressiveOptions(),
 ) -> Outputs:  # fmt: skip
     """The equation (Rae et al., algorithm 1), dense.
 
@@ -185,7 +185,8 @@ class CompressiveTransformer(ScoredByDistance):
     @checked
     def __init__(
         self, dim: Size, heads: Size, *,
-        form: Literal["naive", "chunked"] = "chunked", options: Compression = Compression(),
+        form: Literal["naive", "chunked"] = "chunked",
+        options: CompressiveOptions = CompressiveOptions(),
     ) -> None:  # fmt: skip
         super().__init__(dim, heads)
         self.form, self.options = form, options
@@ -245,7 +246,7 @@ CARD = Card(
     forms=FORMS,
     causal="always",
     causal_reason="its memories hold what was read before",
-    options=Compression,
+    options=CompressiveOptions,
     letters={"c": "segment", "M": "memory", "k": "compressed", "s": "rate"},
     time={
         "naive": 2 * h * n * m * (4 * d + 3 * e) + 2 * h * n * (c + M + k) * d,

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from attnlab.core.heads import Heads, zero_nonfinite_padding
 from attnlab.mechanisms.memory.compressive_transformer.compression import (
-    Compression,
+    CompressiveOptions,
     compressed,
     compressed_for_task,
     mean,
@@ -32,8 +32,9 @@ class Prepared(NamedTuple):
 
 
 def prepared(
-    heads: Heads, x: Tensor, padding: Tensor | None, kernel: nn.Conv1d | None, options: Compression
-) -> Prepared:
+    heads: Heads, x: Tensor, padding: Tensor | None, kernel: nn.Conv1d | None,
+    options: CompressiveOptions,
+) -> Prepared:  # fmt: skip
     """What the forms take of the inputs x (b, n, dim): q, k, v, keys and values without gradient of
     the inputs, and those of the compressed vectors, each at the first place of its window."""
     x, there = zero_nonfinite_padding(x, padding), _there(x, padding)
@@ -58,7 +59,9 @@ def _there(x: Tensor, padding: Tensor | None) -> Tensor:
     return x.new_ones(x.shape[:2], dtype=torch.bool) if padding is None else padding
 
 
-def _of_inputs(x: Tensor, there: Tensor, kernel: nn.Conv1d | None, options: Compression) -> Tensor:
+def _of_inputs(
+    x: Tensor, there: Tensor, kernel: nn.Conv1d | None, options: CompressiveOptions
+) -> Tensor:
     """The vectors (b, C, dim) of all whole segments, of which keys are to be made."""
     if options.linear or x.shape[1] < options.segment:
         return x[:, :0]
@@ -67,7 +70,7 @@ def _of_inputs(x: Tensor, there: Tensor, kernel: nn.Conv1d | None, options: Comp
     return _of_sequences(short, len(x), x.shape[1], options)
 
 
-def _of_heads(heads: Heads, old: Tensor, there: Tensor, options: Compression) -> Tensor:
+def _of_heads(heads: Heads, old: Tensor, there: Tensor, options: CompressiveOptions) -> Tensor:
     """The compressed keys or values of a compression that commutes with the projections."""
     if options.compression == "most_used" or old.shape[2] < options.segment:
         return old if options.compression == "most_used" else old[:, :, :0]
@@ -76,14 +79,14 @@ def _of_heads(heads: Heads, old: Tensor, there: Tensor, options: Compression) ->
     return heads.split(_of_sequences(short, len(rows), rows.shape[1], options), old.shape[3])
 
 
-def _whole_segments(x: Tensor, options: Compression) -> Tensor:
+def _whole_segments(x: Tensor, options: CompressiveOptions) -> Tensor:
     """(b, n, …) → (b · segments, segment, …)."""
     c = options.segment
     whole = x.shape[1] // c
     return x[:, : whole * c].unflatten(1, (whole, c)).flatten(0, 1)
 
 
-def _of_sequences(x: Tensor, b: int, n: int, options: Compression) -> Tensor:
+def _of_sequences(x: Tensor, b: int, n: int, options: CompressiveOptions) -> Tensor:
     """(b · segments, r, …) → (b, segments · r, …), of sequences of n tokens."""
     return x.unflatten(0, (b, n // options.segment)).flatten(1, 2)
 
@@ -92,8 +95,9 @@ def _of_sequences(x: Tensor, b: int, n: int, options: Compression) -> Tensor:
 
 
 def lost(
-    heads: Heads, x: Tensor, padding: Tensor | None, kernel: nn.Conv1d | None, options: Compression
-) -> Tensor:
+    heads: Heads, x: Tensor, padding: Tensor | None, kernel: nn.Conv1d | None,
+    options: CompressiveOptions,
+) -> Tensor:  # fmt: skip
     """The attention-reconstruction loss of the inputs x (b, n, dim). Its gradient reaches the
     kernel alone."""
     if options.compression == "most_used":

@@ -84,30 +84,22 @@ from attnlab.core.state_space import Held
 from attnlab.mechanisms.recurrence.s4d.forms import chunked, fft, recurrent
 from attnlab.mechanisms.recurrence.s4d.system import (
     Learned,
-    StateSpace,
+    S4DOptions,
     System,
     initial,
     system,
 )
 
 __all__ = [
-    "CARD",
-    "FORMS",
-    "S4D",
-    "Learned",
-    "State",
-    "StateSpace",
-    "chunked",
-    "fft",
-    "naive",
+    "CARD", "FORMS", "S4D", "Learned", "S4DOptions", "State", "chunked", "fft", "naive",
     "recurrent",
-]
+]  # fmt: skip
 
 # ---- naive
 
 
 @form
-def naive(x: Tokens, learned: Learned, *, options: StateSpace = StateSpace()) -> Tokens:
+def naive(x: Tokens, learned: Learned, *, options: S4DOptions = S4DOptions()) -> Tokens:
     """The matrix of every channel, T[i, j] = K[i - j] (Gu et al., section 2)."""
     decay, drive, out = system(learned, options)
     powers = state_space.powers(decay, x.shape[1])  # (dim, r, n)
@@ -157,7 +149,7 @@ class S4D(Layer):
     @checked
     def __init__(
         self, dim: Size, *, form: Literal["naive", "recurrent", "fft", "chunked"] = "chunked",
-        options: StateSpace = StateSpace(),
+        options: S4DOptions = S4DOptions(),
     ) -> None:  # fmt: skip
         super().__init__()
         self.dim, self.form, self.options = dim, form, options
@@ -217,7 +209,7 @@ CARD = Card(
     forms=FORMS,
     causal="always",
     causal_reason="its state holds what was read before",
-    options=StateSpace,
+    options=S4DOptions,
     letters={"N": "state", "c": "chunk"},
     time={
         "naive": 2 * n**2 * dim,

@@ -72,7 +72,7 @@ from attnlab.core.probe import note
 from attnlab.core.shapes import Context, SelfValues, TokenPadding, Tokens, checked
 from attnlab.mechanisms.structure.tree.dense import dense
 from attnlab.mechanisms.structure.tree.parallel import parallel
-from attnlab.mechanisms.structure.tree.tables import Horizontal, Tables, Vertical, Weights, row
+from attnlab.mechanisms.structure.tree.tables import Horizontal, TreeOptions, Vertical, Weights, row
 from attnlab.structures.tree_batch import TreeBatch
 
 # ---- naive
@@ -143,11 +143,11 @@ class TreeAttention(Layer):
 
     @checked
     def __init__(
-        self, dim: Size, heads: Size, options: Tables | None = None, *,
+        self, dim: Size, heads: Size, options: TreeOptions | None = None, *,
         form: Literal["naive", "dense", "parallel"] = "parallel", bias: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
-        options = Tables() if options is None else options
+        options = TreeOptions() if options is None else options
         self.heads, self.form = Heads(dim, heads, bias=bias), form
         self.weights = nn.Linear(dim, heads, bias=False)
         width = self.heads.value_dim
@@ -193,7 +193,7 @@ CARD = Card(
     family="structure",
     role="attend",
     forms=FORMS,
-    options=Tables,
+    options=TreeOptions,
     structure=TreeBatch,
     causal="never",
     causal_reason="a phrase is gathered from all of its words, the last ones included",
