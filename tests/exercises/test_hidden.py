@@ -1,58 +1,54 @@
-"""Lesson 64's checks: answers that are scored, a masked text, a linear probe."""
+"""A teacher's hidden test: the same check on other numbers, or on other sizes if it draws none."""
 
-import numpy as np
+import pytest
 import torch
-from torch import Tensor
 
-from attnlab.exercises import check_linear_probe, check_masked_text, check_scored_answers
-from tests.exercises.frame import answers_to
+from attnlab import exercises
+from attnlab.exercises.attempt import Drawing, redrawn
+from attnlab.exercises.exercise import FunctionExercise
 
-
-def one_by_one(tokens: Tensor, scored: Tensor, kind: Tensor, other: Tensor, mask: int) -> Tensor:
-    read = []
-    for i, token in enumerate(tokens.tolist()):
-        if not scored[i] or kind[i] >= 0.9:
-            read.append(token)
-        else:
-            read.append(mask if kind[i] < 0.8 else int(other[i]))
-    return torch.tensor(read)
+EXERCISES = [getattr(exercises, name) for name in exercises.__all__ if name != "Verdict"]
+WITHOUT_OTHERS = {
+    "check_byte_ids", "check_copied", "check_entropy", "check_exponent", "check_far_use",
+    "check_follow", "check_graph_mask", "check_induction_keys", "check_laplacian",
+    "check_soft_mask", "check_subtree_mask", "check_tree_depths",
+}  # fmt: skip
+"""Exercises on a text, a graph or a tree that was chosen for what can go wrong on it."""
 
 
-def in_place(tokens: Tensor, scored: Tensor, kind: Tensor, other: Tensor, mask: int) -> Tensor:
-    read = tokens.clone()
-    read[scored & (kind < 0.9)] = other[scored & (kind < 0.9)]
-    read[scored & (kind < 0.8)] = mask
-    return read
+def sizes_of(check, drawing=None):
+    """The shapes and whole numbers that a function is called with."""
+    seen = []
+
+    def watched(*given):
+        seen.append([tuple(x.shape) if isinstance(x, torch.Tensor) else x for x in given])
+        return check.right(*given)
+
+    (redrawn(check, drawing) if drawing else check)(watched)
+    return seen
 
 
-def by_normal_equations(states: Tensor, labels: Tensor, new: Tensor) -> Tensor:
-    x = torch.cat([torch.ones(len(states), 1), states], 1)
-    w = torch.linalg.solve(x.T @ x, x.T @ (2 * labels - 1).to(x.dtype))
-    return torch.cat([torch.ones(len(new), 1), new], 1) @ w
-
-
-def by_numpy(states: Tensor, labels: Tensor, new: Tensor) -> np.ndarray:
-    mean = states.mean(0)
-    target = 2.0 * labels.numpy() - 1
-    w, *_ = np.linalg.lstsq((states - mean).numpy(), target - target.mean(), rcond=None)
-    return (new - mean).numpy() @ w + target.mean()
-
-
-TestAnswers = answers_to(
-    [
-        (check_masked_text, one_by_one),
-        (check_masked_text, in_place),
-        (check_linear_probe, by_normal_equations),
-        (check_linear_probe, by_numpy),
-    ],
-    [],
+@pytest.mark.parametrize(
+    "check",
+    [check for check in EXERCISES if isinstance(check, FunctionExercise)],
+    ids=lambda check: check.__name__,
 )
+def test_a_hidden_test_has_other_numbers_or_other_sizes(check):
+    drawing = Drawing(seed=7, times=2)
+    try:
+        sizes_of(check, drawing)
+    except (RuntimeError, ValueError, IndexError):  # it does not allow larger sizes: other numbers
+        sizes_of(check, drawing := Drawing(seed=7))
+    assert bool(drawing.used) == (check.__name__ not in WITHOUT_OTHERS)
 
 
-def test_the_number_is_that_of_the_objective() -> None:
-    from attnlab.objectives.masked_lm import MaskedLM
-    from attnlab.tasks import Batch
+def test_who_knows_the_sizes_by_heart_fails() -> None:
+    check = exercises.check_window_mask
+    known = {tuple(given): check.right(*given) for given in sizes_of(check)}
 
-    tokens = torch.randint(50, (32, 128))
-    asked = MaskedLM(50).prepare(Batch(tokens, tokens))
-    assert (asked.targets >= 0).sum() == check_scored_answers.right
+    def by_heart(n, window):
+        return known.get((n, window), torch.ones(n, n).bool())
+
+    assert check(by_heart)
+    assert not redrawn(check, Drawing(seed=7, times=2))(by_heart)
+    assert redrawn(check, Drawing(seed=7, times=2))(check.right)

@@ -19,7 +19,6 @@ from attnlab.mechanisms.fixed import etc
 from attnlab.mechanisms.fixed.axial import AxialOptions
 from attnlab.mechanisms.fixed.sparse_transformer import SparseTransformerOptions
 from attnlab.mechanisms.recurrence import h3
-from attnlab.objectives.hiding import share_of
 
 EXERCISES = {
     name: check
@@ -118,7 +117,6 @@ OTHERWISE = {
     "check_root_value": ((8 / 2 + 13 / 3) / 2,),
     "check_rounds": (min(r for r in range(99) if 1 - 0.5**r >= 0.99),),
     "check_score_bytes": (2**30,),
-    "check_scored_answers": (32 * int(share_of(torch.ones(1, 128, dtype=torch.bool), 0.15)),),
     "check_seed_chance": (chance_of_three(),),
     "check_share_left": (0.22, torch.tensor(-1.5).exp()),
     "check_shared_parameters": (sum(3e6 * (layer == 0) + 5e6 for layer in range(12)),),

@@ -46,7 +46,7 @@ from attnlab.lens.objective_examples import (
     knobs,
     options_of,
 )
-from attnlab_widgets.base import STATIC, BaseWidget, Checked, asked, check_range
+from attnlab_widgets.base import STATIC, BaseWidget, Checked, as_trait_error, check_range
 from attnlab_widgets.hidden_picture import picture
 
 TEXT = (
@@ -126,8 +126,8 @@ class WhatIsHidden(BaseWidget):
 
     @classmethod
     def stored(cls, **given: Any) -> "WhatIsHidden":
-        """A text of the Python documentation with the guesses and losses of the eight encoders of
-        lesson 64, as they were trained there."""
+        """A text of the Python documentation with the guesses and losses of five small encoders,
+        each after 600 updates by its own objective (``tools.hidden_text`` trains them)."""
         return cls(_told=_stored(), **given)
 
     # What follows from the state
@@ -185,18 +185,18 @@ class WhatIsHidden(BaseWidget):
 
     @traitlets.validate("objective")
     def _known(self, proposal: Any) -> str:
-        return asked(_named, proposal["value"], self.objectives)
+        return as_trait_error(_named, proposal["value"], self.objectives)
 
     @traitlets.validate("rate", "span")
     def _on_the_grid(self, proposal: Any) -> Any:
         name, value = proposal["trait"].name, proposal["value"]
-        return asked(_of_grid, name, value, RATES if name == "rate" else SPANS)
+        return as_trait_error(_of_grid, name, value, RATES if name == "rate" else SPANS)
 
     @traitlets.validate("seed", "place")
     def _in_range(self, proposal: Any) -> int:
         name = proposal["trait"].name
         count = SEEDS if name == "seed" else len(self.drawn()["asked"])
-        return asked(check_range, name, proposal["value"], count)
+        return as_trait_error(check_range, name, proposal["value"], count)
 
     @traitlets.observe("objective", "rate", "span", "seed")
     def _another(self, _: Any) -> None:
