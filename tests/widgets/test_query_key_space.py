@@ -14,9 +14,9 @@ import torch
 import traitlets
 from attnlab_widgets.base import STATIC, packed
 from attnlab_widgets.query_key_space import COLOURS, QueryKeySpace
-from attnlab_widgets.space_bytes import KEPT, box_of
-from attnlab_widgets.space_colours import FEW, OTHERS, RAMPS, colouring, kinds
-from attnlab_widgets.space_picture import _counts, unpacked
+from attnlab_widgets.query_key_space.bytes import KEPT, box_of
+from attnlab_widgets.query_key_space.colours import FEW, OTHERS, RAMPS, colouring, kinds
+from attnlab_widgets.query_key_space.picture import _counts, unpacked
 
 from attnlab.lens.find_heads import find_heads
 from attnlab.lens.query_key.collect import collect

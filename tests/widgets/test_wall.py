@@ -15,7 +15,7 @@ import traitlets
 from attnlab_widgets import wall as wall_module
 from attnlab_widgets import wall_cards
 from attnlab_widgets.wall import MODEL, Wall, wall
-from attnlab_widgets.wall_bytes import decode, encode
+from attnlab_widgets.wall.bytes import decode, encode
 from attnlab_widgets.wall_cards import FEW
 
 import attnlab
@@ -305,7 +305,7 @@ def test_the_picture_has_a_map_for_each_tile(shown: Wall) -> None:
 
 
 def test_order_and_filter(shown: Wall) -> None:
-    from attnlab_widgets.wall_picture import arranged
+    from attnlab_widgets.wall.picture import arranged
 
     years = [tile["year"] for tile in arranged(shown)]
     assert years == sorted(years)

@@ -1,7 +1,7 @@
 """The base of every attnlab widget: its bundle, its theme, its still picture, and HTML export.
 
-A widget is a pair of files: ``attnlab_widgets/<name>.py`` holds the state and validates it,
-``src/<name>.js`` draws it; ``npm run build`` bundles the latter into ``static/<name>.js``.
+A widget is a folder: its ``__init__.py`` holds the state and validates it, ``<name>.js`` draws it;
+``npm run build`` bundles the latter into ``static/<name>.js``.
 Large arrays are ``Bytes`` traits: ipywidgets sends them as binary buffers, not as JSON.
 """
 

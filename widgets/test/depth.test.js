@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { power, running, rowsOf, saidAloud, scaleOf, settledAt } from "../src/lib/depth.js";
-import { modelOf } from "../src/parts/page_model.js";
-import { Study } from "../src/parts/depth/study.js";
+import { power, running, rowsOf, saidAloud, scaleOf, settledAt } from "../attnlab_widgets/depth_view/depth.js";
+import { modelOf } from "#parts/page_model.js";
+import { Study } from "../attnlab_widgets/depth_view/study.js";
 
 const known = JSON.parse(readFileSync(new URL("./depth.json", import.meta.url), "utf8"));
 

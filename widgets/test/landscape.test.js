@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { bands, energyOf, heaviest, retrieval, saidAloud, updated } from "../src/lib/landscape.js";
+import { bands, energyOf, heaviest, retrieval, saidAloud, updated } from "../attnlab_widgets/energy_landscape/landscape.js";
 
 const known = JSON.parse(readFileSync(new URL("./landscape.json", import.meta.url), "utf8"));
 const near = (a, b) => assert.ok(Math.abs(a - b) < 1e-9, `${a} is not ${b}`);

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { attend, extent, foot, hull, power, saidAloud, scoreLines, two, winners } from "../src/lib/plane.js";
+import { attend, extent, foot, hull, power, saidAloud, scoreLines, two, winners } from "#lib/plane.js";
 
 const known = JSON.parse(readFileSync(new URL("./plane.json", import.meta.url), "utf8"));
 const close = (a, b) => assert.ok(Math.abs(a - b) < 1e-9, `${a} is not ${b}`);
