@@ -13,7 +13,7 @@ pytestmark = pytest.mark.browser
 MAKE = """
 import numpy as np
 from attnlab_widgets.query_key_space import QueryKeySpace
-from tests.widgets.query_key_data import maps_of, points_of, tokens_of
+from attnlab_widgets.query_key_space.example import maps_of, points_of, tokens_of
 points = points_of(tokens_of(), 3, 4)
 maps = [maps_of(points), maps_of(points, method="pca"), maps_of(points, dimensions=3)]
 space = QueryKeySpace(

@@ -1,5 +1,7 @@
-"""Maps of queries and keys made by hand, for tests: spirals, clumps, positions modulo 5, chance."""
+"""Maps of queries and keys made by hand, without a model: spirals, clumps, chance."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,29 +10,24 @@ from attnlab.lens.query_key.faithfulness import Faithfulness
 from attnlab.lens.query_key.maps import HeadMap, Maps, Projection
 from attnlab.lens.query_key.normalise import Normalisation
 from attnlab.lens.query_key.points import LayerPoints, Points, Tokens
+from attnlab_widgets.query_key_space import QueryKeySpace
 
 STATISTICS = ("entropy", "previous", "same", "first")
-WORDS = [
-    "the",
-    "cat",
-    "sat",
-    "on",
-    "a",
-    "mat",
-    ",",
-    "and",
-    "12",
-    "play",
-    "##ing",
-    "<b>bold</b>",
-    "\n",
-    "it",
-]
-WORDS += ["saw", "the", "dog", "."]
-
-
+WORDS = ["the", "cat", "sat", "on", "a", "mat", ",", "and", "12", "play", "##ing", "<b>bold</b>"]
+WORDS += ["\n", "it", "saw", "the", "dog", "."]
 NORMALISATION = Normalisation(1.25, np.zeros(16))
 FAITHFULNESS = Faithfulness(0.93, 0.95, -0.71, -0.86, 0.62, 0.21, 0.44)
+
+
+def example() -> QueryKeySpace:
+    return QueryKeySpace(maps_of(points_of(tokens_of())))
+
+
+def hostile(words: Sequence[str]) -> QueryKeySpace:
+    tokens = tokens_of(2, len(words))
+    space = QueryKeySpace(maps_of(points_of(replace(tokens, texts=(*words, *words)), 1, 2)))
+    space.view, space.selected = "one", ["query", 0]
+    return space
 
 
 def tokens_of(sequences: int = 12, length: int = 18, **more: Any) -> Tokens:
