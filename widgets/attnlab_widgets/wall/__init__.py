@@ -9,7 +9,7 @@ maps differ by the mechanism alone.
 
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, cached_property
 from typing import Any
@@ -21,6 +21,7 @@ from torch import Tensor
 
 from attnlab import pretrained
 from attnlab.catalog import cards
+from attnlab.core.arguments import check_list
 from attnlab.core.heads import Heads
 from attnlab.core.integers import check_integer
 from attnlab.core.suggest import choose
@@ -43,6 +44,7 @@ class Wall(BaseWidget):
     """A tile for every mechanism of the catalogue that mixes positions, on one sentence.
 
     ``text``    the sentence; of a longer one the first 64 tokens are shown
+    ``only``    the names of the mechanisms that have a tile; all of the catalogue by default
     ``layer``   which layer of the model gives its vectors and projections, from 0
 
     What is chosen can be read and set from Python: ``weights`` ("trained", "random": the
@@ -73,9 +75,19 @@ class Wall(BaseWidget):
     shelf = Choice(SHELVES, "mechanisms").tag(sync=True)
     _around = traitlets.Bytes().tag(sync=True)
 
-    def __init__(self, text: str, *, layer: int = 1, theme: str = "auto") -> None:
+    def __init__(
+        self,
+        text: str,
+        *,
+        only: Sequence[str] | None = None,
+        layer: int = 1,
+        theme: str = "auto",
+    ) -> None:
         read = _read(text, layer)
         self._read = read
+        self._only = None if only is None else check_list("only", only)
+        if self._only == []:
+            raise ValueError("`only` should name at least one mechanism, got none")
         self._layers: dict[tuple[str, bool], list[Layer]] = {}
         self._bytes = bytearray()
         self._sets: dict[str, dict[str, Any]] = {}
@@ -105,7 +117,11 @@ class Wall(BaseWidget):
             source = self._read.source
             given = source if weights == "trained" else None
             made = layers(source.dim, source.heads, causal=causal, source=given)
-            self._layers[key] = list(made)
+            known = {layer.card.name: layer for layer in made}
+            names = known if self._only is None else self._only
+            for name in names:
+                choose("mechanism", name, known)
+            self._layers[key] = [layer for name, layer in known.items() if name in names]
         return self._layers[key]
 
     def _fill(self) -> None:
@@ -208,9 +224,11 @@ class Wall(BaseWidget):
         return f"<Wall: {tiles} mechanisms on {tokens} tokens>"
 
 
-def wall(text: str, *, layer: int = 1, theme: str = "auto") -> Wall:
-    """Every mechanism of the catalogue on one sentence, side by side; see ``Wall``."""
-    return Wall(text, layer=layer, theme=theme)
+def wall(
+    text: str, *, only: Sequence[str] | None = None, layer: int = 1, theme: str = "auto"
+) -> Wall:
+    """Every mechanism of the catalogue, or ``only`` some, on one sentence; see ``Wall``."""
+    return Wall(text, only=only, layer=layer, theme=theme)
 
 
 class _Read:

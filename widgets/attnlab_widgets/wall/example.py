@@ -10,5 +10,5 @@ def example() -> Wall:
 
 
 def hostile(words: Sequence[str]) -> Wall:
-    """The beginnings of the words: each letter is a token, of which every mechanism has a map."""
-    return Wall("".join(word[:9] for word in words))
+    """Two mechanisms: the words are the same for all, and each has its maps of them."""
+    return Wall(" ".join(words), only=("full", "performer"))
