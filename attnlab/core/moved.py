@@ -79,6 +79,8 @@ MOVED |= {
     "attnlab_widgets.cost_counts": "attnlab.measure.by_name",
     "attnlab_widgets.film_layers": "attnlab.lens.memories",
     "attnlab_widgets.live_training": "attnlab.train.in_turn",
+    "attnlab_widgets.slim_row": "attnlab_widgets.toolbar",
+    "attnlab_widgets.two_sides": "attnlab_widgets.two_columns",
 }
 MOVED |= {
     f"attnlab_widgets.{one.rpartition(':')[2]}": f"attnlab_widgets.{widget}.{one.partition(':')[0]}"

@@ -670,7 +670,7 @@ def test_requests_that_come_at_once_are_answered_together():
         rounds.append(time.monotonic())
         gate.wait(WAIT)
 
-    latest = background.Latest(work, 0.05)
+    latest = background.Throttled(work, 0.05)
     latest.ask()
     until(lambda: len(rounds) == 1)
     for _ in range(50):

@@ -69,12 +69,19 @@ class Checked(traitlets.Any):
     allow_none = False
 
 
-def asked(check: Callable[..., T], *given: Any) -> T:
+def validated(check: Callable[..., T], *given: Any) -> T:
     """What ``check`` returns; its errors as those of a trait."""
     try:
         return check(*given)
     except (TypeError, ValueError) as error:
         raise traitlets.TraitError(str(error)) from None
+
+
+def within(name: str, value: int, least: int, most: int) -> int:
+    """A whole number in these bounds; a TraitError otherwise."""
+    if not least <= value <= most:
+        raise traitlets.TraitError(f"`{name}` must be from {least} to {most}, got {value}")
+    return int(value)
 
 
 def check_range(name: str, value: Any, count: int) -> int:

@@ -44,11 +44,11 @@ from attnlab_widgets.attention_explorer.models import (
 )
 from attnlab_widgets.attention_explorer.side import Side
 from attnlab_widgets.attention_view.picture import beside
-from attnlab_widgets.background import Latest
+from attnlab_widgets.background import Throttled
 from attnlab_widgets.messages import alert, aside
-from attnlab_widgets.slim_row import row_layout, slim
+from attnlab_widgets.toolbar import row_layout, toolbar
 from attnlab_widgets.training_lab import EVERY, MOST_STEPS, TIGHT, TrainingLab, style_of
-from attnlab_widgets.two_sides import HELP, two_columns
+from attnlab_widgets.two_columns import HELP, two_columns
 
 TEXTS = {
     COPYING: "a for loop",
@@ -115,7 +115,7 @@ class AttentionExplorer(TrainingLab):
         self._learning: list[Side] = []
         self._trainings = 0
         self._reading: Reading | None = None
-        self._looker = Latest(self._draw, EVERY)
+        self._looker = Throttled(self._draw, EVERY)
         self._drawing = threading.RLock()
         self.first = Side(
             "First", names[0], starts[0], options, self._chosen, optional=False, task=task
@@ -203,7 +203,7 @@ class AttentionExplorer(TrainingLab):
         told = [self.step, self.progress, self._numbers, self._note, self._status]
         return [
             style_of("attnlab-explorer"),
-            *slim(
+            *toolbar(
                 [self.task, self.typed, self.button, self.stopper],
                 [self.steps, self.restorer],
                 HELP,

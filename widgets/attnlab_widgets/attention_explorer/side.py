@@ -18,7 +18,7 @@ from attnlab_widgets.attention_explorer.models import (
 )
 from attnlab_widgets.attention_view import AttentionView
 from attnlab_widgets.messages import Line, alert, aside
-from attnlab_widgets.two_sides import PANELS
+from attnlab_widgets.two_columns import PANELS
 
 NOTHING = "nothing"
 TRAINED, UNTRAINED = "trained", "untrained"

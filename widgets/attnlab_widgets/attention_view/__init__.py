@@ -31,7 +31,7 @@ from attnlab.lens.sources.patches import Patch, Patches
 from attnlab.lens.sources.tokens import Found, Tokens
 from attnlab_widgets.attention_view import vectors as vectors
 from attnlab_widgets.attention_view.picture import draw
-from attnlab_widgets.base import STATIC, BaseWidget, Choice, asked
+from attnlab_widgets.base import STATIC, BaseWidget, Choice, validated, within
 from attnlab_widgets.quantization import MOST_TILES, block
 
 WHOLE = 24_000_000
@@ -172,12 +172,12 @@ class AttentionView(BaseWidget):
 
     @traitlets.validate("layer")
     def _layer_exists(self, proposal: Any) -> int:
-        return _among("layer", proposal["value"], len(self._recording["layers"]))
+        return within("layer", proposal["value"], 0, len(self._recording["layers"]) - 1)
 
     @traitlets.validate("head")
     def _head_exists(self, proposal: Any) -> int:
         most = max(layer["h"] for layer in self._recording["layers"])
-        return _among("head", proposal["value"], most)
+        return within("head", proposal["value"], 0, most - 1)
 
     @traitlets.validate("heads")
     def _heads_exist(self, proposal: Any) -> list[list[int]]:
@@ -188,20 +188,16 @@ class AttentionView(BaseWidget):
                 )
         return [list(pair) for pair in proposal["value"]]
 
-    @traitlets.validate("query")
-    def _query_exists(self, proposal: Any) -> int | None:
-        most = max(layer["n"] for layer in self._recording["layers"])
-        return None if proposal["value"] is None else _among("query", proposal["value"], most)
-
-    @traitlets.validate("key")
-    def _key_exists(self, proposal: Any) -> int | None:
-        most = max(layer["m"] for layer in self._recording["layers"])
-        return None if proposal["value"] is None else _among("key", proposal["value"], most)
+    @traitlets.validate("query", "key")
+    def _place_exists(self, proposal: Any) -> int | None:
+        name, value = proposal["trait"].name, proposal["value"]
+        most = max(layer["n" if name == "query" else "m"] for layer in self._recording["layers"])
+        return None if value is None else within(name, value, 0, most - 1)
 
     @traitlets.validate("at_least")
     def _a_finite_number(self, proposal: Any) -> float | None:
         value = proposal["value"]
-        return value if value is None else asked(check_number, "at_least", value)
+        return value if value is None else validated(check_number, "at_least", value)
 
     @traitlets.validate("threshold")
     def _threshold_is_a_share(self, proposal: Any) -> float:
@@ -226,7 +222,7 @@ class AttentionView(BaseWidget):
 
     @traitlets.validate("step")
     def _step_exists(self, proposal: Any) -> int:
-        return _among("step", proposal["value"], len(self._recording["steps"]))
+        return within("step", proposal["value"], 0, len(self._recording["steps"]) - 1)
 
     @traitlets.validate("shown")
     def _shown_exists(self, proposal: Any) -> str:
@@ -256,12 +252,6 @@ def _whole_numbers(value: Any, count: int) -> bool:
     if not isinstance(value, list | tuple) or len(value) != count:
         return False
     return all(isinstance(one, int) and not isinstance(one, bool) for one in value)
-
-
-def _among(name: str, value: int, count: int) -> int:
-    if not 0 <= value < count:
-        raise traitlets.TraitError(f"`{name}` must be from 0 to {count - 1}, got {value}")
-    return int(value)
 
 
 # A recording as JSON and bytes

@@ -49,7 +49,7 @@ export function scaleOf(values, colour) {
 }
 
 /** What is common to all tokens, and the way of one. */
-export const saidAloud = (depth, token) => `${ofAll(depth)} ${ofToken(depth, token)}`;
+export const announcement = (depth, token) => `${ofAll(depth)} ${ofToken(depth, token)}`;
 
 function ofAll({ n, s, what, steps: names, left, residual }) {
   const steps = `${s} ${what}${s > 1 ? "s" : ""}`;

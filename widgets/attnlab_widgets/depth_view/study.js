@@ -1,5 +1,5 @@
 // What the panels share: the tokens on their way, and what is shown of them.
-import { isEarly, openDepth, rowsOf, saidAloud, scaleOf } from "./depth.js";
+import { isEarly, openDepth, rowsOf, announcement, scaleOf } from "./depth.js";
 import { asBuffer } from "#lib/quantization.js";
 
 const NAMES = ["token", "step", "colour", "order"];
@@ -24,7 +24,7 @@ export class Study {
     this.values = this.depth[colour];
     this.scale = scaleOf(this.values, colour);
     this.rows = rowsOf(this.depth, order);
-    this.sentence = saidAloud(this.depth, token);
+    this.sentence = announcement(this.depth, token);
   }
 
   value(i, at) {

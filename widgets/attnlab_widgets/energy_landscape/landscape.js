@@ -37,7 +37,7 @@ export function heaviest(weights) {
 }
 
 /** Where the query is led. */
-export function saidAloud(names, { path, energies, weights }) {
+export function announcement(names, { path, energies, weights }) {
   const steps = path.length - 1;
   const times = steps === 1 ? "One step leads" : `${steps} steps lead`;
   const [last, before] = [path[steps], path[steps - 1]];

@@ -1,5 +1,5 @@
 // What the panels share: the state, and what follows from it.
-import { heaviest, retrieval, saidAloud, updated } from "./landscape.js";
+import { heaviest, retrieval, announcement, updated } from "./landscape.js";
 import { extent, two } from "#lib/plane.js";
 
 const NAMES = ["patterns", "query", "beta", "steps", "names"];
@@ -23,7 +23,7 @@ export class Study {
   read() {
     this.state = Object.fromEntries(NAMES.map((name) => [name, this.model.get(name)]));
     this.found = retrieval(this.state);
-    this.sentence = saidAloud(this.state.names, this.found);
+    this.sentence = announcement(this.state.names, this.found);
     if (this.at > this.state.steps) this.at = null;
     this.last = this.preset ?? this.last;
     // The plane grows with its points, and shrinks only with a preset: nothing jumps under the hand.

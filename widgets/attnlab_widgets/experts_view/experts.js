@@ -87,7 +87,7 @@ export function balanceOf(layer) {
 }
 
 /** How much is dropped, and what becomes of the chosen token. */
-export const saidAloud = (layer, tokens, state) => `${ofAll(layer, state)} ${ofToken(layer, tokens, state)}`;
+export const announcement = (layer, tokens, state) => `${ofAll(layer, state)} ${ofToken(layer, tokens, state)}`;
 
 function ofAll(layer, { capacity, placed: count }) {
   const { experts, k, queue, wanted } = layer;

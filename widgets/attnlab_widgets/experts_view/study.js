@@ -1,6 +1,6 @@
 // What the panels share: the layers, and what is shown of them.
 import { FEW } from "#lib/colouring.js";
-import { choicesOf, openLayers, saidAloud } from "./experts.js";
+import { choicesOf, openLayers, announcement } from "./experts.js";
 import { asBuffer } from "#lib/quantization.js";
 
 const NAMES = ["token", "layer", "capacity", "placed"];
@@ -23,7 +23,7 @@ export class Study {
     this.state = Object.fromEntries(NAMES.map((name) => [name, this.model.get(name)]));
     this.layer = this.layers[this.state.layer];
     this.most = Math.max(1, ...this.layer.wanted);
-    this.sentence = saidAloud(this.layer, this.tokens, this.state);
+    this.sentence = announcement(this.layer, this.tokens, this.state);
   }
 
   /** The token that is pointed at, else the chosen one. */

@@ -34,8 +34,9 @@ from attnlab.lens.head_states import (
     run,
 )
 from attnlab.models.tiny import TinyTransformer
-from attnlab_widgets.base import STATIC, BaseWidget, Checked
+from attnlab_widgets.base import STATIC, BaseWidget, Checked, validated
 from attnlab_widgets.head_switchboard.picture import picture
+from attnlab_widgets.words import listed
 
 
 class HeadSwitchboard(BaseWidget):
@@ -97,10 +98,7 @@ class HeadSwitchboard(BaseWidget):
 
     @traitlets.validate("silent")
     def _silent_heads(self, proposal: Any) -> list[list[int]]:
-        try:
-            return _silent(proposal["value"], self._states.heads)
-        except (TypeError, ValueError) as error:
-            raise traitlets.TraitError(str(error)) from None
+        return validated(_silent, proposal["value"], self._states.heads)
 
     # What follows from the switches
 
@@ -120,7 +118,7 @@ class HeadSwitchboard(BaseWidget):
         heads = [_name(head) for head in self.silent]
         if not heads:
             return f"With all {self._board['all']} heads, {now} of {count} {units} are right."
-        silent = f"head{'s' * (len(heads) > 1)} {_listed(heads)}"
+        silent = f"head{'s' * (len(heads) > 1)} {listed(heads)}"
         if (self._right(self._state()) == self._right(0)).all():
             return (
                 f"Without {silent} the same {now} of {count} {units} are right as with all heads."
@@ -277,8 +275,3 @@ def _numbered(tokens: Any, names: dict[int, str]) -> Any:
 
 def _name(head: Sequence[int]) -> str:
     return f"{head[0]}.{head[1]}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last

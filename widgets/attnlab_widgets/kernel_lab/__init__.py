@@ -30,10 +30,10 @@ from attnlab.lens.kernel_maps import (
     approximate,
     speed,
 )
-from attnlab_widgets.background import Latest
+from attnlab_widgets.background import Throttled
 from attnlab_widgets.base import Pictured
 from attnlab_widgets.messages import Line, alert, news
-from attnlab_widgets.slim_row import slim
+from attnlab_widgets.toolbar import toolbar
 
 Heads = Mapping[str, tuple[Tensor, Tensor]]
 NUMBERS = [2**i for i in range(2, 13)]  # of features
@@ -81,7 +81,7 @@ class KernelLab(Pictured, widgets.VBox):
     ``.description`` says what is seen.
     """
 
-    _timer: Latest | None = None
+    _timer: Throttled | None = None
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class KernelLab(Pictured, widgets.VBox):
         self._tried: dict[str, float] = {}
         self._changing = threading.RLock()
         self._controls(Choice(feature, features, orthogonal, seed, temperature), length)
-        self._timer = Latest(self._time, EVERY)
+        self._timer = Throttled(self._time, EVERY)
         super().__init__(self._parts())
         self.add_class("attnlab-kernels")
         self._chosen()
@@ -174,7 +174,7 @@ class KernelLab(Pictured, widgets.VBox):
         )
         return [
             widgets.HTML(_STYLE, layout=widgets.Layout(display="none")),
-            *slim(frequent, [self.orthogonal, self.seed, self.length], _HELP),
+            *toolbar(frequent, [self.orthogonal, self.seed, self.length], _HELP),
             self._alert,
             widgets.HBox([self._look, beside], layout=widgets.Layout(flex_flow="row wrap")),
         ]

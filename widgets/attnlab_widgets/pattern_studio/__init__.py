@@ -32,7 +32,7 @@ from attnlab.core.softmax import masked_softmax
 from attnlab.core.sparse.attention import PatternOptions
 from attnlab.figures.drawing import Drawing
 from attnlab.figures.patterns import runs
-from attnlab_widgets.base import STATIC, BaseWidget
+from attnlab_widgets.base import STATIC, BaseWidget, validated, within
 from attnlab_widgets.pattern_studio.picture import draw
 
 MOST = 128
@@ -197,15 +197,15 @@ class PatternStudio(BaseWidget):
 
     @traitlets.validate("expression")
     def _expression_is_a_pattern(self, proposal: Any) -> str:
-        _refused(_dense, proposal["value"], self.n)
+        validated(_dense, proposal["value"], self.n)
         return str(proposal["value"])
 
     @traitlets.validate("n")
     def _n_suits_the_pattern(self, proposal: Any) -> int:
-        _refused(_length, proposal["value"])
-        _refused(_dense, self.expression, proposal["value"])
+        validated(_length, proposal["value"])
+        validated(_dense, self.expression, proposal["value"])
         if self.scores == "given":
-            _refused(_enough, self._side, proposal["value"])
+            validated(_enough, self._side, proposal["value"])
         return int(proposal["value"])
 
     @traitlets.validate("painted")
@@ -221,19 +221,19 @@ class PatternStudio(BaseWidget):
 
     @traitlets.validate("row")
     def _row_exists(self, proposal: Any) -> int:
-        return _whole("row", proposal["value"], 0, self.n - 1)
+        return within("row", proposal["value"], 0, self.n - 1)
 
     @traitlets.validate("layer")
     def _layer_counts(self, proposal: Any) -> int:
-        return _whole("layer", proposal["value"], 1, 2 * MOST)
+        return within("layer", proposal["value"], 1, 2 * MOST)
 
     @traitlets.validate("block")
     def _block_counts(self, proposal: Any) -> int:
-        return _whole("block", proposal["value"], 0, MOST)
+        return within("block", proposal["value"], 0, MOST)
 
     @traitlets.validate("head_dim")
     def _head_dim_counts(self, proposal: Any) -> int:
-        return _whole("head_dim", proposal["value"], 1, 65_536)
+        return within("head_dim", proposal["value"], 1, 65_536)
 
     @traitlets.validate("scores")
     def _scores_are_known(self, proposal: Any) -> str:
@@ -359,19 +359,6 @@ def _given(scores: Any, n: int) -> tuple[str, bytes, int]:
 def _enough(side: int, n: int) -> None:
     if side < n:
         raise ValueError(f"the scores are given for {side} positions, but n is {n}")
-
-
-def _refused(check: Any, *values: Any) -> None:
-    try:
-        check(*values)
-    except (ValueError, TypeError) as error:
-        raise traitlets.TraitError(str(error)) from None
-
-
-def _whole(name: str, value: int, least: int, most: int) -> int:
-    if not least <= value <= most:
-        raise traitlets.TraitError(f"`{name}` must be from {least} to {most}, got {value}")
-    return int(value)
 
 
 def _places(name: str, places: int | Sequence[int], n: int) -> list[int]:

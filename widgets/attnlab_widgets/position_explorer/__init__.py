@@ -23,7 +23,7 @@ from attnlab.figures.labels import visible
 from attnlab.mechanisms.positions import alibi
 from attnlab.mechanisms.positions.rope import Angles
 from attnlab.mechanisms.positions.sinusoidal import table
-from attnlab_widgets.base import STATIC, BaseWidget
+from attnlab_widgets.base import STATIC, BaseWidget, validated, within
 from attnlab_widgets.position_explorer import picture as position_picture
 
 MOST, LEAST = 128, 2
@@ -99,7 +99,7 @@ class PositionExplorer(BaseWidget):
     def curve(self, scheme: str, head: int = 0) -> NDArray[np.float64]:
         """(n,): the mean score of all pairs whose query stands 0, 1, … positions after the key."""
         check_choice("scheme", scheme, tuple(self._maps))
-        _whole("head", head, len(self._maps[scheme]) - 1)
+        within("head", head, 0, len(self._maps[scheme]) - 1)
         one = self._maps[scheme][head]
         return np.array([np.diagonal(one, -t).mean() for t in range(self.n)])
 
@@ -137,10 +137,7 @@ class PositionExplorer(BaseWidget):
         return self._known(proposal["value"])
 
     def _known(self, name: str) -> str:
-        try:
-            check_choice("scheme", name, tuple(self._maps))
-        except ValueError as error:
-            raise traitlets.TraitError(str(error)) from None
+        validated(check_choice, "scheme", name, tuple(self._maps))
         return name
 
     @traitlets.observe("scheme")
@@ -150,11 +147,11 @@ class PositionExplorer(BaseWidget):
     @traitlets.validate("head")
     def _head_exists(self, proposal: Any) -> int:
         heads = len(self._maps[self.scheme]) if self.scheme else 1
-        return _whole("head", proposal["value"], heads - 1)
+        return within("head", proposal["value"], 0, heads - 1)
 
     @traitlets.validate("query", "key")
     def _position_exists(self, proposal: Any) -> int:
-        return _whole(proposal["trait"].name, proposal["value"], self.n - 1)
+        return within(proposal["trait"].name, proposal["value"], 0, self.n - 1)
 
     @traitlets.validate("phases")
     def _phases_are_angles(self, proposal: Any) -> list[float]:
@@ -286,9 +283,3 @@ def _width(head_dim: Any) -> int:
     if isinstance(head_dim, bool) or not isinstance(head_dim, int) or head_dim not in (2, 4, 6, 8):
         raise ValueError(f"head_dim should be 2, 4, 6 or 8 (one to four pairs), got {head_dim!r}")
     return head_dim
-
-
-def _whole(name: str, value: int, most: int) -> int:
-    if not 0 <= value <= most:
-        raise traitlets.TraitError(f"`{name}` must be from 0 to {most}, got {value}")
-    return int(value)

@@ -262,11 +262,11 @@ def _head(one: HeadMap, at: Head, box: Box, blocks: Blocks) -> dict[str, Any]:
         "at": pack_places(one.queries, one.keys, box, blocks),
         "scaling": _number(one.normalisation.factor),
         "faithfulness": figures,
-        "said": said_of(figures),
+        "said": summary_of(figures),
     }
 
 
-def said_of(figures: Mapping[str, float | None]) -> str:
+def summary_of(figures: Mapping[str, float | None]) -> str:
     """One sentence on how far a map can be trusted."""
     share, chance = figures["top_share"], figures["chance"]
     if share is None or chance is None:

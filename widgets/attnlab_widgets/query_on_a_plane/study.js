@@ -1,5 +1,5 @@
 // What the panels share: the state, what follows from it, and the key that is pointed at.
-import { attend, extent, saidAloud } from "#lib/plane.js";
+import { attend, extent, announcement } from "#lib/plane.js";
 
 const LEAST = 3;
 
@@ -27,7 +27,7 @@ export class Study {
     const [query, scale, masked, names] = ["query", "scale", "masked", "names"].map((name) => this.get(name));
     this.state = { keys, values, query, scale, masked, names };
     this.found = attend(this.state);
-    this.sentence = saidAloud(this.state, this.found);
+    this.sentence = announcement(this.state, this.found);
     if (this.at !== null && this.at >= keys.length) this.at = null;
     this.#keepIn("keys", [...keys, query]);
     this.#keepIn("values", values);

@@ -8,7 +8,7 @@ from attnlab_widgets.words import fixed, listed, two
 _ALIKE = 1e-9  # scores that differ by less are the same
 
 
-def said_aloud(
+def announcement(
     names: Sequence[str],
     keys: Sequence[Sequence[float]],
     query: Sequence[float],

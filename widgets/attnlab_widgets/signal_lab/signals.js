@@ -69,7 +69,7 @@ export function spectrum(numbers) {
 const phase = ([re, im]) => Math.abs(Math.atan2(im, re));
 
 /** How long the kernel remembers and how fast it turns. */
-export function saidAloud({ poles, step, rule, taps }, { kernel, modes }) {
+export function announcement({ poles, step, rule, taps }, { kernel, modes }) {
   const sum = `The kernel sums to ${two(kernel.reduce((a, b) => a + b, 0))}.`;
   if (taps.length) return `${reach(taps.length)} ${sum}`;
   const slowest = Math.max(...modes.map(({ decay }) => Math.hypot(...decay)));

@@ -1,5 +1,5 @@
 // What the panels share: the state, and what follows from it.
-import { MOST_POLES, allowed, extents, responded, saidAloud, spectrum, stroked } from "./signals.js";
+import { MOST_POLES, allowed, extents, responded, announcement, spectrum, stroked } from "./signals.js";
 
 const NAMES = ["signal", "poles", "weights", "step", "rule", "skip", "taps", "token"];
 const KERNEL = ["poles", "weights", "skip", "taps"]; // what makes it another one
@@ -32,7 +32,7 @@ export class Study {
     this.tap = Math.min(this.tap, Math.max(0, this.state.taps.length - 1));
     this.found = responded(this.state);
     this.spectra = [spectrum(this.found.kernel), spectrum(signal)];
-    this.sentence = saidAloud(this.state, this.found);
+    this.sentence = announcement(this.state, this.found);
     this.last = this.kernel ?? this.last;
     // The plane follows a preset and poles that lie beyond it: nothing jumps under the hand.
     const beyond = poles.some(([re, im]) => Math.abs(im) > this.reach[0] || -re > this.reach[1]);

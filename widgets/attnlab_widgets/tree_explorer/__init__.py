@@ -24,7 +24,7 @@ from attnlab.figures.labels import visible
 from attnlab.figures.theme import THEMES
 from attnlab.lens.tree_tables import Numbered, drawable, read, writable
 from attnlab.structures.tree import Tree
-from attnlab_widgets.base import STATIC, BaseWidget, Choice
+from attnlab_widgets.base import STATIC, BaseWidget, Choice, validated, within
 from attnlab_widgets.tree_explorer.picture import still_map, still_tables
 
 STEPS = ("interpolation", "average", "aggregation", "mask", "attention")
@@ -161,10 +161,7 @@ class TreeExplorer(BaseWidget):
 
     @traitlets.validate("leaf_values", "node_values", "weights")
     def _numbers_fit(self, proposal: Any) -> list[float]:
-        try:
-            return _fitting(proposal["trait"].name, proposal["value"], *self._sizes)
-        except (TypeError, ValueError) as error:
-            raise traitlets.TraitError(str(error)) from None
+        return validated(_fitting, proposal["trait"].name, proposal["value"], *self._sizes)
 
     @traitlets.validate("selected")
     def _selected_exists(self, proposal: Any) -> int:
@@ -201,18 +198,13 @@ class TreeExplorer(BaseWidget):
 
     @traitlets.validate("step")
     def _step_can_be_shown(self, proposal: Any) -> str:
-        try:
-            return _step(proposal["value"], bool(self._maps))
-        except ValueError as error:
-            raise traitlets.TraitError(str(error)) from None
+        return validated(_step, proposal["value"], bool(self._maps))
 
     @traitlets.validate("shown")
     def _shown_is_known(self, proposal: Any) -> str:
-        try:
-            if self._maps or proposal["value"]:
-                check_choice("shown", proposal["value"], tuple(m["name"] for m in self._maps))
-        except ValueError as error:
-            raise traitlets.TraitError(str(error)) from None
+        if self._maps or proposal["value"]:
+            names = tuple(m["name"] for m in self._maps)
+            validated(check_choice, "shown", proposal["value"], names)
         return str(proposal["value"])
 
     @traitlets.observe("shown")
@@ -228,12 +220,8 @@ class TreeExplorer(BaseWidget):
 
     @traitlets.validate("layer", "head")
     def _layer_and_head_exist(self, proposal: Any) -> int:
-        name, most = proposal["trait"].name, self._map[f"{proposal['trait'].name}s"] - 1
-        if not 0 <= proposal["value"] <= most:
-            raise traitlets.TraitError(
-                f"`{name}` must be from 0 to {most}, got {proposal['value']}"
-            )
-        return int(proposal["value"])
+        name = proposal["trait"].name
+        return within(name, proposal["value"], 0, self._map[f"{name}s"] - 1)
 
     # Without widgets
 
