@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import attnlab_widgets
-from attnlab_widgets.base import BaseWidget, Pictured
+from attnlab_widgets.base import BaseWidget, HasStill
 
 
 def _made_by(kind: type, name: str) -> Any:
@@ -23,7 +23,7 @@ def _made_by(kind: type, name: str) -> Any:
 KINDS = [
     kind
     for kind in (getattr(attnlab_widgets, name) for name in attnlab_widgets.__all__)
-    if isinstance(kind, type) and issubclass(kind, Pictured)
+    if isinstance(kind, type) and issubclass(kind, HasStill)
 ]
 EXAMPLES: dict[type, Callable[[], Any]] = {
     kind: _made_by(kind, "example") or kind for kind in KINDS

@@ -15,7 +15,7 @@ def row_layout() -> widgets.Layout:
     )
 
 
-def toolbar(
+def slim(
     frequent: Sequence[widgets.Widget], more: Sequence[widgets.Widget], help: str
 ) -> list[widgets.Widget]:
     """The row, and below it what "More" opens: the other controls and how the picture is read."""

@@ -10,7 +10,7 @@ import ipywidgets as widgets
 from attnlab.figures.loss_curve import loss_curve
 from attnlab.train.in_turn import Learner, Training
 from attnlab_widgets.background import Throttled
-from attnlab_widgets.base import Pictured
+from attnlab_widgets.base import HasStill
 from attnlab_widgets.messages import Line, aside, news
 from attnlab_widgets.two_columns import Steps
 
@@ -39,7 +39,7 @@ _STYLE = """<style>
 </style>"""
 
 
-class TrainingLab(Pictured, widgets.VBox):
+class TrainingLab(HasStill, widgets.VBox):
     """Models in training, which can be paused, resumed and stopped while their maps follow."""
 
     # Set on the class, because ipywidgets closes objects whose arguments were refused, too.

@@ -46,7 +46,7 @@ from attnlab_widgets.attention_explorer.side import Side
 from attnlab_widgets.attention_view.picture import beside
 from attnlab_widgets.background import Throttled
 from attnlab_widgets.messages import alert, aside
-from attnlab_widgets.toolbar import row_layout, toolbar
+from attnlab_widgets.toolbar import row_layout, slim
 from attnlab_widgets.training_lab import EVERY, MOST_STEPS, TIGHT, TrainingLab, style_of
 from attnlab_widgets.two_columns import HELP, two_columns
 
@@ -203,7 +203,7 @@ class AttentionExplorer(TrainingLab):
         told = [self.step, self.progress, self._numbers, self._note, self._status]
         return [
             style_of("attnlab-explorer"),
-            *toolbar(
+            *slim(
                 [self.task, self.typed, self.button, self.stopper],
                 [self.steps, self.restorer],
                 HELP,

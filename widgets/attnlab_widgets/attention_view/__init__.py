@@ -31,7 +31,7 @@ from attnlab.lens.sources.patches import Patch, Patches
 from attnlab.lens.sources.tokens import Found, Tokens
 from attnlab_widgets.attention_view import vectors as vectors
 from attnlab_widgets.attention_view.picture import draw
-from attnlab_widgets.base import STATIC, BaseWidget, Choice, validated, within
+from attnlab_widgets.base import STATIC, BaseWidget, Choice, as_trait_error, within
 from attnlab_widgets.quantization import MOST_TILES, block
 
 WHOLE = 24_000_000
@@ -197,7 +197,7 @@ class AttentionView(BaseWidget):
     @traitlets.validate("at_least")
     def _a_finite_number(self, proposal: Any) -> float | None:
         value = proposal["value"]
-        return value if value is None else validated(check_number, "at_least", value)
+        return value if value is None else as_trait_error(check_number, "at_least", value)
 
     @traitlets.validate("threshold")
     def _threshold_is_a_share(self, proposal: Any) -> float:

@@ -25,7 +25,7 @@ from attnlab.measure.fit import crossover, fit
 from attnlab.measure.measured import Measurement
 from attnlab_widgets import cost_formulas
 from attnlab_widgets.background import Throttled
-from attnlab_widgets.base import STATIC, BaseWidget, Choice, validated
+from attnlab_widgets.base import STATIC, BaseWidget, Choice, as_trait_error
 from attnlab_widgets.cost_lab.picture import picture
 
 LENGTHS = tuple(2**power for power in range(6, 21))
@@ -292,7 +292,7 @@ class CostLab(BaseWidget):
     @traitlets.validate("mechanism")
     def _mechanism_exists(self, proposal: Any) -> str:
         known = {name: name for name in self._known}
-        return validated(choose, "mechanism", proposal["value"], known)
+        return as_trait_error(choose, "mechanism", proposal["value"], known)
 
     @traitlets.validate("n", "dim", "heads")
     def _on_its_slider(self, proposal: Any) -> int:

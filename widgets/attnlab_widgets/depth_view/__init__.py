@@ -23,7 +23,7 @@ from attnlab.figures.drawing import Drawing
 from attnlab.figures.labels import visible
 from attnlab.lens.depths import Passage, passage, passed_in
 from attnlab.models.tiny import TinyTransformer
-from attnlab_widgets.base import STATIC, BaseWidget, Choice, check_range, validated
+from attnlab_widgets.base import STATIC, BaseWidget, Choice, as_trait_error, check_range
 from attnlab_widgets.depth_view import words as depth_words
 from attnlab_widgets.depth_view.picture import picture
 
@@ -148,7 +148,7 @@ class DepthView(BaseWidget):
     def _in_range(self, proposal: Any) -> int:
         name = proposal["trait"].name
         count = len(self._depth["tokens" if name == "token" else "steps"])
-        return validated(check_range, name, proposal["value"], count)
+        return as_trait_error(check_range, name, proposal["value"], count)
 
     @traitlets.validate("colour")
     def _known_colour(self, proposal: Any) -> str:

@@ -21,7 +21,7 @@ from attnlab.core.integers import check_integer
 from attnlab.core.suggest import choose
 from attnlab.figures.drawing import Drawing
 from attnlab.mechanisms.memory import hopfield
-from attnlab_widgets.base import STATIC, BaseWidget, Checked, validated
+from attnlab_widgets.base import STATIC, BaseWidget, Checked, as_trait_error
 from attnlab_widgets.energy_landscape.picture import picture
 from attnlab_widgets.energy_landscape.words import announcement
 from attnlab_widgets.query_on_a_plane.points import LETTERS, different_names, point, points
@@ -158,7 +158,7 @@ class EnergyLandscape(BaseWidget):
 
     @traitlets.validate("patterns")
     def _a_point_for_each_name(self, proposal: Any) -> list[list[float]]:
-        found = validated(points, "patterns", proposal["value"], MOST_PATTERNS)
+        found = as_trait_error(points, "patterns", proposal["value"], MOST_PATTERNS)
         if len(found) != len(self.names):
             raise traitlets.TraitError(
                 f"`patterns` should hold {len(self.names)} points, as before, got {len(found)}; "
@@ -168,19 +168,19 @@ class EnergyLandscape(BaseWidget):
 
     @traitlets.validate("query")
     def _a_query(self, proposal: Any) -> list[float]:
-        return validated(point, "query", proposal["value"])
+        return as_trait_error(point, "query", proposal["value"])
 
     @traitlets.validate("beta")
     def _a_beta(self, proposal: Any) -> float:
-        return validated(_beta, proposal["value"])
+        return as_trait_error(_beta, proposal["value"])
 
     @traitlets.validate("steps")
     def _some_steps(self, proposal: Any) -> int:
-        return validated(_steps, proposal["value"])
+        return as_trait_error(_steps, proposal["value"])
 
     @traitlets.validate("names")
     def _different_names(self, proposal: Any) -> list[str]:
-        return validated(different_names, proposal["value"], len(self.patterns), "pattern")
+        return as_trait_error(different_names, proposal["value"], len(self.patterns), "pattern")
 
 
 def _state(preset: dict[str, Any]) -> dict[str, Any]:

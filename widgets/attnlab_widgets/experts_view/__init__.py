@@ -24,7 +24,7 @@ from attnlab.figures.drawing import Drawing
 from attnlab.figures.labels import visible
 from attnlab.lens.experts import NONE, Routed, routed_in, same_as
 from attnlab.lens.sources.patches import Patches
-from attnlab_widgets.base import STATIC, BaseWidget, check_range, validated
+from attnlab_widgets.base import STATIC, BaseWidget, as_trait_error, check_range
 from attnlab_widgets.experts_view import words as experts_words
 from attnlab_widgets.experts_view.picture import picture
 
@@ -178,10 +178,10 @@ class ExpertsView(BaseWidget):
         name, value = proposal["trait"].name, proposal["value"]
         if name in ("token", "layer"):
             count = len(self._experts["tokens" if name == "token" else "layers"])
-            return validated(check_range, name, value, count)
+            return as_trait_error(check_range, name, value, count)
         low = 1 if name == "capacity" else 0
         high = len(self.tokens) if name == "capacity" else len(self.routed.queue())
-        return validated(_between, name, value, low, high)
+        return as_trait_error(_between, name, value, low, high)
 
     @traitlets.observe("layer")
     def _another_layer(self, change: Any) -> None:

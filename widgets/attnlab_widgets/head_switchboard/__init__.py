@@ -34,7 +34,7 @@ from attnlab.lens.head_states import (
     run,
 )
 from attnlab.models.tiny import TinyTransformer
-from attnlab_widgets.base import STATIC, BaseWidget, Checked, validated
+from attnlab_widgets.base import STATIC, BaseWidget, Checked, as_trait_error
 from attnlab_widgets.head_switchboard.picture import picture
 from attnlab_widgets.words import listed
 
@@ -98,7 +98,7 @@ class HeadSwitchboard(BaseWidget):
 
     @traitlets.validate("silent")
     def _silent_heads(self, proposal: Any) -> list[list[int]]:
-        return validated(_silent, proposal["value"], self._states.heads)
+        return as_trait_error(_silent, proposal["value"], self._states.heads)
 
     # What follows from the switches
 

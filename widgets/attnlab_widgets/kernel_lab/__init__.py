@@ -31,9 +31,9 @@ from attnlab.lens.kernel_maps import (
     speed,
 )
 from attnlab_widgets.background import Throttled
-from attnlab_widgets.base import Pictured
+from attnlab_widgets.base import HasStill
 from attnlab_widgets.messages import Line, alert, news
-from attnlab_widgets.toolbar import toolbar
+from attnlab_widgets.toolbar import slim
 
 Heads = Mapping[str, tuple[Tensor, Tensor]]
 NUMBERS = [2**i for i in range(2, 13)]  # of features
@@ -65,7 +65,7 @@ _STYLE = """<style>
 </style>"""
 
 
-class KernelLab(Pictured, widgets.VBox):
+class KernelLab(HasStill, widgets.VBox):
     """Feature maps beside exact softmax, on trained (or your own) queries and keys.
 
     ``heads``    names of heads with their queries (n, d) and keys (m, d); without, two trained ones
@@ -174,7 +174,7 @@ class KernelLab(Pictured, widgets.VBox):
         )
         return [
             widgets.HTML(_STYLE, layout=widgets.Layout(display="none")),
-            *toolbar(frequent, [self.orthogonal, self.seed, self.length], _HELP),
+            *slim(frequent, [self.orthogonal, self.seed, self.length], _HELP),
             self._alert,
             widgets.HBox([self._look, beside], layout=widgets.Layout(flex_flow="row wrap")),
         ]

@@ -32,7 +32,7 @@ from attnlab.core.softmax import masked_softmax
 from attnlab.core.sparse.attention import PatternOptions
 from attnlab.figures.drawing import Drawing
 from attnlab.figures.patterns import runs
-from attnlab_widgets.base import STATIC, BaseWidget, validated, within
+from attnlab_widgets.base import STATIC, BaseWidget, as_trait_error, within
 from attnlab_widgets.pattern_studio.picture import draw
 
 MOST = 128
@@ -197,15 +197,15 @@ class PatternStudio(BaseWidget):
 
     @traitlets.validate("expression")
     def _expression_is_a_pattern(self, proposal: Any) -> str:
-        validated(_dense, proposal["value"], self.n)
+        as_trait_error(_dense, proposal["value"], self.n)
         return str(proposal["value"])
 
     @traitlets.validate("n")
     def _n_suits_the_pattern(self, proposal: Any) -> int:
-        validated(_length, proposal["value"])
-        validated(_dense, self.expression, proposal["value"])
+        as_trait_error(_length, proposal["value"])
+        as_trait_error(_dense, self.expression, proposal["value"])
         if self.scores == "given":
-            validated(_enough, self._side, proposal["value"])
+            as_trait_error(_enough, self._side, proposal["value"])
         return int(proposal["value"])
 
     @traitlets.validate("painted")

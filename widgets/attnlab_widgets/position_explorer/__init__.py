@@ -23,7 +23,7 @@ from attnlab.figures.labels import visible
 from attnlab.mechanisms.positions import alibi
 from attnlab.mechanisms.positions.rope import Angles
 from attnlab.mechanisms.positions.sinusoidal import table
-from attnlab_widgets.base import STATIC, BaseWidget, validated, within
+from attnlab_widgets.base import STATIC, BaseWidget, as_trait_error, within
 from attnlab_widgets.position_explorer import picture as position_picture
 
 MOST, LEAST = 128, 2
@@ -137,7 +137,7 @@ class PositionExplorer(BaseWidget):
         return self._known(proposal["value"])
 
     def _known(self, name: str) -> str:
-        validated(check_choice, "scheme", name, tuple(self._maps))
+        as_trait_error(check_choice, "scheme", name, tuple(self._maps))
         return name
 
     @traitlets.observe("scheme")

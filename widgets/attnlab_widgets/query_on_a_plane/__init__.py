@@ -21,7 +21,7 @@ from attnlab.core.integers import check_integer
 from attnlab.core.softmax import masked_softmax
 from attnlab.core.suggest import check_choice, choose
 from attnlab.figures.drawing import Drawing
-from attnlab_widgets.base import STATIC, BaseWidget, Checked, Choice, validated
+from attnlab_widgets.base import STATIC, BaseWidget, Checked, Choice, as_trait_error
 from attnlab_widgets.query_on_a_plane.picture import picture
 from attnlab_widgets.query_on_a_plane.points import LETTERS, different_names, point, points
 from attnlab_widgets.query_on_a_plane.words import announcement
@@ -171,7 +171,7 @@ class QueryOnAPlane(BaseWidget):
     @traitlets.validate("key_vectors", "value_vectors")
     def _a_point_for_each_name(self, proposal: Any) -> list[list[float]]:
         name = proposal["trait"].name
-        found = validated(points, name, proposal["value"], MOST_KEYS)
+        found = as_trait_error(points, name, proposal["value"], MOST_KEYS)
         if len(found) != len(self.names):
             raise traitlets.TraitError(
                 f"`{name}` should hold {len(self.names)} points, as many as there are keys, got "
@@ -181,19 +181,19 @@ class QueryOnAPlane(BaseWidget):
 
     @traitlets.validate("query")
     def _a_query(self, proposal: Any) -> list[float]:
-        return validated(point, "query", proposal["value"])
+        return as_trait_error(point, "query", proposal["value"])
 
     @traitlets.validate("scale")
     def _a_scale(self, proposal: Any) -> float:
-        return validated(_scale, proposal["value"])
+        return as_trait_error(_scale, proposal["value"])
 
     @traitlets.validate("masked")
     def _masked_keys(self, proposal: Any) -> list[int]:
-        return validated(_masked, proposal["value"], len(self.names))
+        return as_trait_error(_masked, proposal["value"], len(self.names))
 
     @traitlets.validate("names")
     def _different_names(self, proposal: Any) -> list[str]:
-        return validated(different_names, proposal["value"], len(self.key_vectors), "key")
+        return as_trait_error(different_names, proposal["value"], len(self.key_vectors), "key")
 
 
 def _state(preset: dict[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from attnlab.core.convolution import fourier_convolution, toeplitz
 from attnlab.core.integers import check_integer
 from attnlab.core.suggest import choose
 from attnlab.figures.drawing import Drawing
-from attnlab_widgets.base import STATIC, BaseWidget, Checked, Choice, validated
+from attnlab_widgets.base import STATIC, BaseWidget, Checked, Choice, as_trait_error
 from attnlab_widgets.signal_lab import presets, words
 from attnlab_widgets.signal_lab.picture import picture
 
@@ -161,7 +161,7 @@ class SignalLab(BaseWidget):
 
     @traitlets.validate("signal")
     def _some_numbers(self, proposal: Any) -> list[float]:
-        return validated(_signal, proposal["value"])
+        return as_trait_error(_signal, proposal["value"])
 
     @traitlets.observe("signal")
     def _keep_token(self, _change: Any) -> None:
@@ -170,7 +170,7 @@ class SignalLab(BaseWidget):
     @traitlets.validate("poles", "weights")
     def _as_many_as_before(self, proposal: Any) -> list[list[float]]:
         name = proposal["trait"].name
-        found = validated(_poles if name == "poles" else _weights, proposal["value"])
+        found = as_trait_error(_poles if name == "poles" else _weights, proposal["value"])
         others = len(self.weights if name == "poles" else self.poles)
         if len(found) != others:
             raise traitlets.TraitError(
@@ -182,20 +182,20 @@ class SignalLab(BaseWidget):
 
     @traitlets.validate("step")
     def _a_step(self, proposal: Any) -> float:
-        return validated(_step, proposal["value"])
+        return as_trait_error(_step, proposal["value"])
 
     @traitlets.validate("skip")
     def _a_skip(self, proposal: Any) -> float:
-        return validated(_skip, proposal["value"])
+        return as_trait_error(_skip, proposal["value"])
 
     @traitlets.validate("taps")
     def _some_taps(self, proposal: Any) -> list[float]:
         value = proposal["value"]
-        return [] if isinstance(value, list | tuple) and not value else validated(_taps, value)
+        return [] if isinstance(value, list | tuple) and not value else as_trait_error(_taps, value)
 
     @traitlets.validate("token")
     def _a_token(self, proposal: Any) -> int:
-        return validated(_place, proposal["value"], len(self.signal))
+        return as_trait_error(_place, proposal["value"], len(self.signal))
 
 
 def _signal(signal: Any) -> list[float]:

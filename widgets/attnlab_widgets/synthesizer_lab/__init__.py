@@ -37,7 +37,7 @@ from attnlab_widgets.attention_view import AttentionView
 from attnlab_widgets.attention_view.picture import beside
 from attnlab_widgets.background import Throttled
 from attnlab_widgets.messages import Line, alert, aside
-from attnlab_widgets.toolbar import row_layout, toolbar
+from attnlab_widgets.toolbar import row_layout, slim
 from attnlab_widgets.training_lab import EVERY, MOST_STEPS, TIGHT, TrainingLab, style_of
 from attnlab_widgets.two_columns import HELP, PANELS, link, two_columns
 
@@ -207,7 +207,7 @@ class SynthesizerLab(TrainingLab):
         told = [self.step, self.progress, self._numbers, self._status]
         return [
             style_of("attnlab-synthesizer"),
-            *toolbar(frequent, more, HELP),
+            *slim(frequent, more, HELP),
             widgets.HBox(told, layout=row_layout()),
             self._alert,
             self._columns,

@@ -22,7 +22,7 @@ from attnlab.core.integers import check_integer
 from attnlab.core.markup import legible
 from attnlab.figures.drawing import Drawing
 from attnlab.structures.table import Table, TableQuestion
-from attnlab_widgets.base import STATIC, BaseWidget, Checked, validated
+from attnlab_widgets.base import STATIC, BaseWidget, Checked, as_trait_error
 from attnlab_widgets.table_view import words
 from attnlab_widgets.table_view.picture import picture
 
@@ -116,7 +116,7 @@ class TableView(BaseWidget):
 
     @traitlets.validate("question")
     def _a_question(self, proposal: Any) -> int:
-        return validated(_number, "question", proposal["value"], len(self._questions))
+        return as_trait_error(_number, "question", proposal["value"], len(self._questions))
 
     @traitlets.observe("question")
     def _to_the_best(self, _change: Any) -> None:
@@ -124,7 +124,7 @@ class TableView(BaseWidget):
 
     @traitlets.validate("cell")
     def _a_cell(self, proposal: Any) -> list[int]:
-        return validated(_cell, proposal["value"], self._asked)
+        return as_trait_error(_cell, proposal["value"], self._asked)
 
 
 def _question(at: int, given: Any, rows: Any, columns: Any) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from attnlab.figures.labels import visible
 from attnlab.figures.theme import THEMES
 from attnlab.lens.tree_tables import Numbered, drawable, read, writable
 from attnlab.structures.tree import Tree
-from attnlab_widgets.base import STATIC, BaseWidget, Choice, validated, within
+from attnlab_widgets.base import STATIC, BaseWidget, Choice, as_trait_error, within
 from attnlab_widgets.tree_explorer.picture import still_map, still_tables
 
 STEPS = ("interpolation", "average", "aggregation", "mask", "attention")
@@ -161,7 +161,7 @@ class TreeExplorer(BaseWidget):
 
     @traitlets.validate("leaf_values", "node_values", "weights")
     def _numbers_fit(self, proposal: Any) -> list[float]:
-        return validated(_fitting, proposal["trait"].name, proposal["value"], *self._sizes)
+        return as_trait_error(_fitting, proposal["trait"].name, proposal["value"], *self._sizes)
 
     @traitlets.validate("selected")
     def _selected_exists(self, proposal: Any) -> int:
@@ -198,13 +198,13 @@ class TreeExplorer(BaseWidget):
 
     @traitlets.validate("step")
     def _step_can_be_shown(self, proposal: Any) -> str:
-        return validated(_step, proposal["value"], bool(self._maps))
+        return as_trait_error(_step, proposal["value"], bool(self._maps))
 
     @traitlets.validate("shown")
     def _shown_is_known(self, proposal: Any) -> str:
         if self._maps or proposal["value"]:
             names = tuple(m["name"] for m in self._maps)
-            validated(check_choice, "shown", proposal["value"], names)
+            as_trait_error(check_choice, "shown", proposal["value"], names)
         return str(proposal["value"])
 
     @traitlets.observe("shown")
