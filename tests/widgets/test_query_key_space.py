@@ -19,7 +19,7 @@ from attnlab_widgets.query_key_space.colours import FEW, OTHERS, RAMPS, colourin
 from attnlab_widgets.query_key_space.example import maps_of, points_of, tokens_of
 from attnlab_widgets.query_key_space.picture import _counts, unpacked
 
-from attnlab.lens.find_heads import find_heads
+from attnlab.lens.head_kinds import find_heads
 from attnlab.lens.query_key.collect import collect
 from attnlab.lens.query_key.maps import Maps, project
 from attnlab.lens.query_key.placing import placer

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from attnlab.core.arguments import check_list
-from attnlab.lens.find_heads.kinds import Heads
+from attnlab.lens.head_kinds.kinds import Heads
 from attnlab.lens.query_key.maps import HeadMap, Maps
 from attnlab.lens.query_key.points import LayerPoints, Points, Tokens
 from attnlab_widgets.query_key_space.bytes import (
@@ -245,7 +245,7 @@ def _kinds(kinds: Any, heads: Sequence[Head]) -> dict[str, str]:
         return {f"{layer},{head}": named.get((layer, head), "") for layer, head in heads}
     if not isinstance(kinds, Mapping):
         raise TypeError(
-            "`kinds` must be what attnlab.lens.find_heads returns, or map (layer, head) to a kind, "
+            "`kinds` must be what attnlab.lens.head_kinds returns, or map (layer, head) to a kind, "
             f"such as {{(1, 3): 'induction'}}; got {type(kinds).__name__}"
         )
     for at in kinds:
