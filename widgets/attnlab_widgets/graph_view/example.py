@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from typing import Any
 
-import networkx as nx
 import torch
 
 from attnlab_widgets.graph_view import GraphView
 
 
 def example(**given: Any) -> GraphView:
+    import networkx as nx
+
     karate = nx.karate_club_graph()
     scores = torch.randn(2, 3, 34, 34, generator=torch.Generator().manual_seed(0))
     mask = torch.from_numpy(nx.to_numpy_array(karate, weight=None)) > 0
