@@ -28,6 +28,7 @@ from attnlab.core.arguments import check_list, check_mapping
 from attnlab.core.suggest import check_choice
 from attnlab.figures.drawing import Drawing
 from attnlab.figures.labels import visible
+from attnlab.lens import objective_examples
 from attnlab.lens.objective_examples import (
     HIDDEN,
     KEPT,
@@ -42,7 +43,6 @@ from attnlab.lens.objective_examples import (
     Place,
     answered,
     draw,
-    example,
     knobs,
     options_of,
 )
@@ -258,7 +258,7 @@ def _shown(words: Sequence[str]) -> list[str]:
 
 def _plain(name: str, words: Sequence[str], given: Any) -> Example:
     rate, span, seed = given
-    return example(name, words, rate=rate, span=span, seed=seed)
+    return objective_examples.example(name, words, rate=rate, span=span, seed=seed)
 
 
 def _catalogue() -> list[str]:
