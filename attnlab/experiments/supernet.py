@@ -50,7 +50,7 @@ def named(sizes: Sizes) -> str:
 
 
 def flops(sizes: Sizes) -> int:
-    """Of one image, counted."""
+    """The counted FLOPs of one image."""
     return count(network(SPACE, sizes, **TASK.model_options()), TASK.length)[-1].flops
 
 
@@ -74,7 +74,7 @@ def spearman(one: Sequence[float], other: Sequence[float]) -> float:
 
 
 def correlations(rows: Mapping[str, float], seed: int) -> dict[str, float]:
-    """Of the eight retrained scores of one seed with the inherited ones, and with counted FLOPs."""
+    """Rank correlations of a seed's eight retrained scores: with the inherited ones, with FLOPs."""
     retrained = [rows[f"{named(sizes)}, retrained, seed {seed}"] for sizes in CHOSEN]
     inherited = [rows[f"supernet, {named(sizes)}, seed {seed}"] for sizes in CHOSEN]
     return {

@@ -329,10 +329,10 @@ def test_a_long_text_is_cut_and_says_so() -> None:
 @pytest.mark.parametrize(
     ("text", "options", "kind", "words"),
     [
-        (["a", "b"], {}, TypeError, "must be a sentence as a string"),
+        (["a", "b"], {}, TypeError, "should be a sentence as a string"),
         ("", {}, ValueError, "empty"),
         ("A", {}, ValueError, "at least two tokens"),
-        (TEXT, {"layer": 4}, ValueError, "`layer` must be from 0 to 3"),
+        (TEXT, {"layer": 4}, ValueError, "`layer` should be from 0 to 3"),
         (TEXT, {"layer": 1.5}, TypeError, "layer"),
         (TEXT, {"theme": "blue"}, traitlets.TraitError, "theme"),
     ],
@@ -345,7 +345,7 @@ def test_refusals(text: object, options: dict[str, object], kind: type, words: s
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("length", 33, "`length` must be one of 8, "),
+        ("length", 33, "`length` should be one of 8, "),
         ("head", 4, "None .the mean. or from 0 to 3"),
         ("family", "nothing", "one of convolution, dense, "),
         ("opened", "ful", "one of "),

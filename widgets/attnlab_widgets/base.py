@@ -105,7 +105,7 @@ class HasStill:
         return write_file(_ending(path, ".svg"), self._must_draw().svg(repr(self)))
 
     def save_png(self, path: str | Path) -> Path:
-        """The same as pixels, two per unit (needs Pillow)."""
+        """A static picture as pixels, two per unit (needs Pillow)."""
         return write_file(_ending(path, ".png"), self._must_draw().png())
 
     def _must_draw(self) -> Drawing:
@@ -135,7 +135,7 @@ def _view_of(model_id: str) -> dict[str, Any]:
 def _ending(path: str | Path, suffix: str) -> Path:
     target = checked_place(path)
     if target.suffix.lower() != suffix:
-        raise ValueError(f"`path` must end in {suffix}, got {str(path)!r}")
+        raise ValueError(f"`path` should end in {suffix}, got {str(path)!r}")
     return target
 
 
@@ -179,7 +179,7 @@ class BaseWidget(HasStill, anywidget.AnyWidget):
         """Write the widget in its present state as one standalone HTML file."""
         target = checked_place(path)
         if target.suffix.lower() not in (".html", ".htm"):
-            raise ValueError(f"`path` must end in .html, got {str(path)!r}")
+            raise ValueError(f"`path` should end in .html, got {str(path)!r}")
         return write_file(target, self.page(title or type(self).__name__))
 
     def page(self, title: str) -> str:
