@@ -144,7 +144,7 @@ class TextToText(CrossEntropy):
         read = with_end(*packed(batch.inputs, question), asks, ids.end)
         said = with_end(*packed(batch.targets, scored & asks), asks, ids.end)
         both = zip(restored, (*read, *said), strict=True)
-        return from_source(batch, *(_either(asks, *two) for two in both), ids.start)
+        return from_source(batch, *(_either(~of_text[:, :1], *two) for two in both), ids.start)
 
 
 def check_answers(scored: Bool[Tensor, "b n"], of_text: Bool[Tensor, "b n1"]) -> None:
@@ -158,11 +158,11 @@ def check_answers(scored: Bool[Tensor, "b n"], of_text: Bool[Tensor, "b n1"]) ->
         )
 
 
-def _either(asks: Bool[Tensor, "b 1"], restored: Tensor, answered: Tensor) -> Tensor:
+def _either(answered_rows: Bool[Tensor, "b 1"], restored: Tensor, answered: Tensor) -> Tensor:
     """The rows of one or the other, both widened to the same width."""
     width = max(restored.shape[1], answered.shape[1])
     one, other = (nn.functional.pad(x, (0, width - x.shape[1])) for x in (restored, answered))
-    return torch.where(asks, other, one)
+    return torch.where(answered_rows, other, one)
 
 
 # ---- card

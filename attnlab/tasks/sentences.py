@@ -10,14 +10,15 @@ words go together: verbs agree with the nouns that they belong to.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from attnlab.core.integers import check_integer
 from attnlab.core.suggest import check_choice
-from attnlab.tasks import SPLITS, UNSCORED, Batch, Example, Task
+from attnlab.tasks import SPLITS, UNSCORED, Batch
 from attnlab.tasks.english import ENGLISH
 from attnlab.tasks.sequences import display_names, in_split
 
@@ -27,7 +28,7 @@ _WORDS = ENGLISH.vocabulary
 
 
 @dataclass(frozen=True)
-class Sentences(Task):
+class Sentences:
     """Sentences of at most `words` words; each target is the next word.
 
     The words decide the split: no sentence occurs in both.
@@ -38,7 +39,7 @@ class Sentences(Task):
     kind: ClassVar[str] = "language_model"
 
     def __post_init__(self) -> None:
-        self._check_sizes(words=FEWEST)
+        object.__setattr__(self, "words", check_integer("words", self.words, at_least=FEWEST))
 
     @property
     def vocab(self) -> int:
@@ -58,22 +59,23 @@ class Sentences(Task):
             check_choice("word", word, _WORDS)
         return torch.tensor([_WORDS.index(word) for word in text.split()], dtype=torch.int64)
 
-    def _draw(self, split: str, size: int, generator: np.random.Generator) -> Batch:
+    def model_options(self) -> dict[str, Any]:
+        """The keyword arguments that a `TinyTransformer` for this task needs."""
+        return {
+            "vocab": self.vocab, "kind": self.kind, "classes": None, "features": None,
+            "max_len": self.length,
+        }  # fmt: skip
+
+    def batch(self, split: Any, size: int, seed: int) -> Batch:
+        """Rows (b, n) of sentences, the shorter ones filled up with padding."""
         known = corpus(self.words, split)
-        rows = [known[i] for i in generator.integers(len(known), size=size)]
+        chosen = np.random.default_rng([3, seed]).integers(len(known), size=size)
+        rows = [known[i] for i in chosen]
         width = max(map(len, rows))
         text = torch.tensor([[*row, *[0] * (width - len(row))] for row in rows])
         real = torch.arange(width - 1) < torch.tensor([len(row) for row in rows])[:, None] - 1
         inputs = text[:, :-1].masked_fill(~real, 0)
         return Batch(inputs, text[:, 1:].masked_fill(~real, UNSCORED), real)
-
-    def _describe(self, batch: Batch) -> Example:
-        return Example(
-            title="A sentence without labels",
-            description=f"The next word is asked: {' '.join(self.tokens(batch.inputs[0]))}.",
-            tokens=self.tokens(batch.inputs[0]),
-            labels=self.tokens(batch.targets[0]),
-        )
 
 
 @lru_cache(maxsize=8)
