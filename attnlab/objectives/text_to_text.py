@@ -132,6 +132,7 @@ class TextToText(CrossEntropy):
         ``answered`` (b,), the rows that have a question."""
         check_text("text_to_text", batch)
         check_tokens("text_to_text", batch, self.vocab)
+        check_written(batch, self.vocab)
         lengths(batch)
         ids, real = Ids.of(self.vocab, self.options), real_tokens(batch)
         text, of_text = whole_texts(batch)
@@ -145,6 +146,16 @@ class TextToText(CrossEntropy):
         said = with_end(*packed(batch.targets, scored & asks), asks, ids.end)
         both = zip(restored, (*read, *said), strict=True)
         return from_source(batch, *(_either(~of_text[:, :1], *two) for two in both), ids.start)
+
+
+def check_written(batch: Batch, vocab: int) -> None:
+    """A ValueError for a target that is no token of the text."""
+    wrong = (batch.targets >= vocab) | ((batch.targets < 0) & (batch.targets != UNSCORED))
+    if wrong.any():
+        raise ValueError(
+            f"text_to_text was built for vocab={vocab}, and a target of the task is "
+            f"{int(batch.targets[wrong][0])}"
+        )
 
 
 def check_answers(scored: Bool[Tensor, "b n"], of_text: Bool[Tensor, "b n1"]) -> None:

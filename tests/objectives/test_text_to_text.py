@@ -73,6 +73,12 @@ def test_two_answers_in_a_row_are_refused() -> None:
             prepared([[1, 2, 3, 4]], targets)
 
 
+def test_targets_that_are_no_tokens_of_the_text_are_refused() -> None:
+    for wrong in (VOCAB, -3):
+        with pytest.raises(ValueError, match=f"a target of the task is {wrong}"):
+            prepared([[1, 2]], [[UNSCORED, wrong]])
+
+
 def test_a_batch_of_a_mixture_has_both() -> None:
     problem = Mixture(
         (task("sorting", items=4, symbols=6), task("number_words", digits=3)),
