@@ -52,7 +52,7 @@ OTHERS = (
     task("agreement", form="words", words=20, most=1),
 )
 WORDS = Mixture((*TASKS, *OTHERS), text=TEXT, ratio=1.0).words
-OBJECTIVE = catalog.build("text_to_text", vocab=len(WORDS), sentinels=8)
+OBJECTIVE: Any = catalog.build("text_to_text", vocab=len(WORDS), sentinels=8)
 
 
 def mixture(*tasks: Any, ratio: float = 0.0) -> Mixture:
@@ -79,8 +79,8 @@ class Labelled:
         generator = torch.Generator().manual_seed(seed)
         own = torch.randint(self.rows, (size,), generator=generator)
         known = _rows(self.task, split, self.rows, 0)
-        parts = {name: None if x is None else x[own] for name, x in vars(known).items()}
-        return Batch(**parts)
+        assert known.padding is not None
+        return Batch(known.inputs[own], known.targets[own], known.padding[own])
 
 
 @lru_cache(maxsize=16)

@@ -60,7 +60,7 @@ from attnlab.objectives.sources import from_source, packed, padded, with_end
 
 
 @dataclass(frozen=True, kw_only=True)
-class GapOptions(Options):
+class GapSentencesOptions(Options):
     """Which sentences are taken out.
 
     rate: the share of the sentences of each row, at least one; one is kept.
@@ -112,7 +112,7 @@ class GapOptions(Options):
 
 def naive(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None, *,
-    vocab: Size, options: GapOptions = GapOptions(),
+    vocab: Size, options: GapSentencesOptions = GapSentencesOptions(),
 ) -> tuple[Tensor, int]:  # fmt: skip
     """-Σ log p over the missing sentences, written row by row."""
     ids, real = Ids.of(vocab), real_tokens(batch)
@@ -135,7 +135,7 @@ def naive(
 
 def vectorised(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None, *,
-    vocab: Size, options: GapOptions = GapOptions(),
+    vocab: Size, options: GapSentencesOptions = GapSentencesOptions(),
 ) -> tuple[Tensor, int]:  # fmt: skip
     """The same, all rows at once."""
     return GapSentences(vocab, options)(model, batch, generator)
@@ -164,7 +164,7 @@ def rouge_1(taken: Counter[int], rest: Counter[int], unique: bool) -> float:
 
 
 def _chosen(
-    sentences: list[list[int]], count: int, noise: list[float], options: GapOptions
+    sentences: list[list[int]], count: int, noise: list[float], options: GapSentencesOptions
 ) -> set[int]:
     """Which sentences are taken out, by the equation."""
     words, whole = [Counter(x) for x in sentences], Counter(x for part in sentences for x in part)
@@ -211,7 +211,7 @@ def f1(counts: Float[Tensor, "b s u"], whole: Float[Tensor, "b 1 u"], unique: bo
 
 
 def principal(
-    counts: Float[Tensor, "b s u"], count: Int[Tensor, "b"], options: GapOptions
+    counts: Float[Tensor, "b s u"], count: Int[Tensor, "b"], options: GapSentencesOptions
 ) -> Bool[Tensor, "b s"]:
     """The sentences with most in common with the rest; of equal ones the first."""
     whole, there = counts.sum(1, keepdim=True), counts.sum(-1) > 0
@@ -243,7 +243,7 @@ class GapSentences(CrossEntropy):
 
     models, specials = ("encoder_decoder",), 3
 
-    def __init__(self, vocab: Size, options: GapOptions = GapOptions()) -> None:
+    def __init__(self, vocab: Size, options: GapSentencesOptions = GapSentencesOptions()) -> None:
         super().__init__()
         self.vocab, self.options = vocab, options
 
@@ -302,7 +302,7 @@ CARD = Card(
         hidden="30 % of the sentences, those with most in common with the rest",
         models=GapSentences.models,
     ),
-    options=GapOptions,
+    options=GapSentencesOptions,
     build=GapSentences,
     variants=(
         {"sequential": True},

@@ -35,6 +35,8 @@ Learning with a Unified Text-to-Text Transformer. JMLR 2020, arXiv:1910.10683, s
 Barua, Constant, Al-Rfou, Narang, Kale, Roberts, Raffel. ByT5. TACL 2022, arXiv:2105.13626.
 """
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 
@@ -47,12 +49,20 @@ from attnlab.objectives.hiding import check_tokens, lengths, real_tokens
 from attnlab.objectives.sources import from_source, padded
 from attnlab.objectives.spans import Ids, SpanOptions, corrupted, noise_places
 
+# ---- options
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpanCorruptionOptions(SpanOptions):
+    """How much is cut out, see ``attnlab.objectives.spans``."""
+
+
 # ---- forms
 
 
 def naive(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None, *,
-    vocab: Size, options: SpanOptions = SpanOptions(),
+    vocab: Size, options: SpanCorruptionOptions = SpanCorruptionOptions(),
 ) -> tuple[Tensor, int]:  # fmt: skip
     """-Σ log p over the target, written row by row."""
     ids = Ids.of(vocab, options)
@@ -74,7 +84,7 @@ def naive(
 
 def vectorised(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None, *,
-    vocab: Size, options: SpanOptions = SpanOptions(),
+    vocab: Size, options: SpanCorruptionOptions = SpanCorruptionOptions(),
 ) -> tuple[Tensor, int]:  # fmt: skip
     """The same, all rows at once."""
     return SpanCorruption(vocab, options)(model, batch, generator)
@@ -94,7 +104,9 @@ class SpanCorruption(CrossEntropy):
 
     models = ("encoder_decoder",)
 
-    def __init__(self, vocab: Size, options: SpanOptions = SpanOptions()) -> None:
+    def __init__(
+        self, vocab: Size, options: SpanCorruptionOptions = SpanCorruptionOptions()
+    ) -> None:
         super().__init__()
         self.vocab, self.options, self.specials = vocab, options, options.sentinels + 2
 
@@ -132,7 +144,7 @@ CARD = Card(
         hidden="15 % of the tokens, in spans",
         models=SpanCorruption.models,
     ),
-    options=SpanOptions,
+    options=SpanCorruptionOptions,
     build=SpanCorruption,
     variants=({"rate": 0.5, "span": 2}, {"span": 20}),
     aliases=("t5_spans",),

@@ -37,6 +37,8 @@ Aribandi, Tay, Schuster, Rao, Zheng, Mehta, Zhuang, Tran, Bahri, Ni, Gupta, Hui,
 ExT5: Towards Extreme Multi-Task Scaling for Transfer Learning. ICLR 2022, arXiv:2111.10952.
 """
 
+from dataclasses import dataclass
+
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
@@ -50,12 +52,20 @@ from attnlab.objectives.hiding import check_text, check_tokens, lengths, real_to
 from attnlab.objectives.sources import from_source, packed, padded, with_end
 from attnlab.objectives.spans import Ids, SpanOptions, corrupted, noise_places
 
+# ---- options
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextToTextOptions(SpanOptions):
+    """How much is cut out of texts without a question, see ``attnlab.objectives.spans``."""
+
+
 # ---- forms
 
 
 def naive(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None, *,
-    vocab: Size, options: SpanOptions = SpanOptions(),
+    vocab: Size, options: TextToTextOptions = TextToTextOptions(),
 ) -> tuple[Tensor, int]:  # fmt: skip
     """-Σ log p over the answers and the spans, written row by row."""
     ids = Ids.of(vocab, options)
@@ -87,7 +97,7 @@ def naive(
 
 def vectorised(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None, *,
-    vocab: Size, options: SpanOptions = SpanOptions(),
+    vocab: Size, options: TextToTextOptions = TextToTextOptions(),
 ) -> tuple[Tensor, int]:  # fmt: skip
     """The same, all rows at once."""
     return TextToText(vocab, options)(model, batch, generator)
@@ -116,7 +126,7 @@ class TextToText(CrossEntropy):
 
     models = ("encoder_decoder",)
 
-    def __init__(self, vocab: Size, options: SpanOptions = SpanOptions()) -> None:
+    def __init__(self, vocab: Size, options: TextToTextOptions = TextToTextOptions()) -> None:
         super().__init__()
         self.vocab, self.options, self.specials = vocab, options, options.sentinels + 2
 
@@ -145,7 +155,8 @@ class TextToText(CrossEntropy):
         read = with_end(*packed(batch.inputs, question), asks, ids.end)
         said = with_end(*packed(batch.targets, scored & asks), asks, ids.end)
         both = zip(restored, (*read, *said), strict=True)
-        return from_source(batch, *(_either(~of_text[:, :1], *two) for two in both), ids.start)
+        source, source_real, target, written = (_either(~of_text[:, :1], *two) for two in both)
+        return from_source(batch, source, source_real, target, written, ids.start)
 
 
 def check_written(batch: Batch, vocab: int) -> None:
@@ -191,7 +202,7 @@ CARD = Card(
         hidden="the answer; of a text without a question 15 %, in spans",
         models=TextToText.models,
     ),
-    options=SpanOptions,
+    options=TextToTextOptions,
     build=TextToText,
     variants=({"rate": 0.5, "span": 2},),
     aliases=("t5", "ext5"),
@@ -199,10 +210,15 @@ CARD = Card(
     >>> from attnlab.tasks.mixture import Mixture
     >>> problem = Mixture((attnlab.tasks.task("sorting", items=4), attnlab.tasks.task("addition")))
     >>> objective = attnlab.build("text_to_text", vocab=problem.vocab)
-    >>> asked = objective.prepare(problem.batch("train", 2, 1))
-    >>> def words(row):
-    ...     return " ".join(problem.tokens([x for x in row.tolist() if 0 <= x < problem.vocab]))
-    >>> for read, said in zip(asked.source, asked.targets):
-    ...     print(words(read), "→", words(said))
+    >>> asked = objective.prepare(problem.batch("train", 2, 3))
+    >>> def words(row, real):
+    ...     return " ".join(problem.tokens([x for x in row[real].tolist() if x < problem.vocab]))
+    >>> for i in (0, 1):
+    ...     print(words(asked.source[i], asked.source_padding[i]))
+    ...     print("→", words(asked.targets[i], asked.padding[i]))
+    sorting: n m o e |
+    → e m n o
+    addition: 8 8 2 5 + 6 5 8 1 = |
+    → 1 5 4 0 6
     """,
 )

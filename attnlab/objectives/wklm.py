@@ -33,7 +33,7 @@ Model. ICLR 2020, arXiv:1912.09637, section 2.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import sympy
 import torch
@@ -178,6 +178,8 @@ class WKLM(CrossEntropy):
     """
 
     models, specials = ("token_classifier",), 1
+    verdicts: ClassVar[tuple[str, ...]] = ("true", "replaced")
+    """What the targets ``vocab`` and ``vocab`` + 1 say of an entity."""
 
     def __init__(self, vocab: Size, options: WKLMOptions = WKLMOptions()) -> None:
         super().__init__()

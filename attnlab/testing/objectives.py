@@ -111,7 +111,7 @@ def text(card: Card, rows: int = ROWS, width: int = N) -> Text:
     torch.manual_seed(3)
     width += -width % card.claims.texts  # type: ignore[union-attr]
     tokens = torch.randint(1, VOCAB, (rows, width + 1))
-    fewest = width - 2 if card.claims.texts > 1 else 4  # type: ignore[union-attr]
+    fewest = max(1, width - 2) if card.claims.texts > 1 else min(4, width)  # type: ignore[union-attr]
     padding = torch.arange(width) < torch.randint(fewest, width + 1, (rows, 1))
     targets = tokens[:, 1:].masked_fill(~padding, UNSCORED)
     targets[0] = UNSCORED  # a row in which nothing is scored

@@ -8,7 +8,13 @@ import torch
 import attnlab
 from attnlab.core.probe import record
 from attnlab.objectives.batches import UNSCORED
-from attnlab.objectives.gap_sentences import GapOptions, Ids, principal, rouge_1, word_counts
+from attnlab.objectives.gap_sentences import (
+    GapSentencesOptions,
+    Ids,
+    principal,
+    rouge_1,
+    word_counts,
+)
 from attnlab.tasks import Batch, task
 from attnlab.train import evaluate, fit, model_options
 
@@ -82,7 +88,7 @@ def test_the_vectorised_choice_is_that_of_the_equation(sequential, unique) -> No
 
     torch.manual_seed(0)
     tokens = torch.randint(1, 30, (11, 70))
-    options = GapOptions(length=7, sequential=sequential, unique=unique)
+    options = GapSentencesOptions(length=7, sequential=sequential, unique=unique)
     sentence = torch.arange(70).expand(11, -1) // 7
     counts = word_counts(tokens, torch.ones(11, 70, dtype=torch.bool), sentence)
     found = principal(counts, torch.full((11,), 4), options)
