@@ -290,7 +290,7 @@ def shares(card: Card) -> list[str]:
     for name, annotation in card.option_names().items():
         if "float" in str(annotation):
             try:
-                built(card, **{name: 1.5})
+                built(card, None, **{name: 1.5})
             except ValueError as error:
                 found += [name] * ("share" in str(error))
             except TypeError:
