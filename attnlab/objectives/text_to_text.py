@@ -205,7 +205,7 @@ CARD = Card(
     options=TextToTextOptions,
     build=TextToText,
     variants=({"rate": 0.5, "span": 2},),
-    aliases=("t5", "ext5"),
+    aliases=("ext5", "multi_task"),
     demo="""
     >>> from attnlab.tasks.mixture import Mixture
     >>> problem = Mixture((attnlab.tasks.task("sorting", items=4), attnlab.tasks.task("addition")))
