@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any
 
-from attnlab.core.suggest import check_choice
 from attnlab.train.checks import MOST_ROWS, MOST_STEPS, as_integer, as_number, shown
 from attnlab.train.optimizer import SCHEDULES, default_warmup
 
@@ -20,8 +19,9 @@ _positive = partial(as_number, positive=True)
 
 
 def _schedule(name: str, value: Any) -> str:
-    check_choice(name, value, SCHEDULES)
-    return str(value)
+    if not isinstance(value, str) or value not in SCHEDULES:
+        raise ValueError(f"{name} must be 'cosine' or 'linear'; {shown(value)} was given.")
+    return value
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -66,6 +66,12 @@ def test_one_after_the_other_avoids_what_is_taken_already() -> None:
     assert together == [0, 1, 2, 3, 8, 9, 10]
 
 
+def test_no_sentence_is_taken_twice() -> None:
+    """Sentences without a common word are all as good as each other."""
+    hidden = asked([1, 2, 3, 4, 5, 6, 7, 8], ends=(), length=2, rate=0.75, sequential=True)[1]
+    assert hidden.tolist() == [True] * 6 + [False] * 2
+
+
 def test_words_that_count_once() -> None:
     """A sentence that repeats one word has three times that word in common, or one word."""
     text = [1, 1, 1, 0, 2, 3, 0, 1, 1, 1, 9, 0, 2, 3, 8, 7, 0]
