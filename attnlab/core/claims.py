@@ -142,6 +142,7 @@ class Objective:
         the r rows that are scored; not given, the logarithm of the number of answers.
     ``texts``  how many texts a row holds, one behind the other.
     ``together``  why the loss of a row depends on others; empty where parts of a batch add up.
+    ``beside``  of how many places to either side an answer reads the vectors; 0, of its own alone.
     """
 
     ROLES: ClassVar[tuple[str, ...]] = ("objective",)
@@ -151,6 +152,7 @@ class Objective:
     uniform: Number | None = None
     texts: int = 1
     together: str = ""
+    beside: int = 0
 
     def rows(self) -> list[Row]:
         return [
