@@ -89,7 +89,8 @@ class Block(nn.Module):
         padding: Tensor | None = None,
     ) -> Tensor:  # fmt: skip
         if self.cross is not None:
-            connections = {"structure": structure}
+            shown = isinstance(structure, Visibility)  # of the tokens, not of the source
+            connections = {"structure": None if shown else structure}
             given = connections if self.cross_told else {"context_padding": memory_padding}
             x = self.cross_residual(x, partial(self.cross, context=memory, **given))
         out: Tensor = self.feed_forward_residual(x, self._feeding(padding))

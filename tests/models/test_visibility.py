@@ -148,7 +148,6 @@ def test_rows_are_cut_and_moved_together() -> None:
         ("language_model", {"attention": "longformer", "attention_options": {"window": 2}},
          both_sides(), "decides itself which token sees which"),
         ("classifier", {}, both_sides(), "this model's kind is 'classifier'"),
-        ("encoder_decoder", {}, both_sides(), "this model's kind is 'encoder_decoder'"),
         ("language_model", {}, both_sides(5), r"should be bool of shape \(3, 7, 7\)"),
         ("language_model", {}, Visibility(torch.ones(B, N, N)), "got torch.float32"),
         ("language_model", {}, both_sides(positions=torch.arange(N)[None]),
@@ -162,9 +161,8 @@ def test_rows_are_cut_and_moved_together() -> None:
 )  # fmt: skip
 def test_what_does_not_fit_is_refused_in_a_sentence(kind, options, visibility, sentence) -> None:
     made = model(kind, **options)
-    source = {"source": tokens()} if kind == "encoder_decoder" else {}
     with pytest.raises(ValueError, match=sentence):
-        made(tokens(), structure=visibility, **source)
+        made(tokens(), structure=visibility)
 
 
 def test_experts_may_take_tokens_in_the_order_of_the_text() -> None:
