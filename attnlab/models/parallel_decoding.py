@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
 from attnlab.core.integers import check_integer
 from attnlab.core.modes import mode
@@ -119,7 +120,7 @@ def least_sure(
 def _best(found: list[Written], width: int) -> Written:
     """Of each row the candidate with the highest score, filled up to the same width."""
     wide = [
-        torch.stack([torch.nn.functional.pad(each[part], (0, width - each[part].shape[1])) for each in found], 1)
+        torch.stack([F.pad(each[part], (0, width - each[part].shape[1])) for each in found], 1)
         for part in (0, 1)
     ]
     scores = torch.stack([each.score for each in found], 1)

@@ -12,7 +12,7 @@ is lost is lost in the first words.
 *Mask-predict* writes with such a model in T passes. All words are masked at first and filled in;
 then the $\lfloor N (T - t) / T \rfloor$ words of which the model was least sure are masked again in
 pass t = 1 … T − 1, and filled in with the others in view. A word that stays keeps the probability
-with which it was written (``attnlab.mask_predict``).
+with which it was written (``attnlab.models.parallel_decoding.mask_predict``).
 
 ``naive``       target by target, mask by mask.
 ``vectorised``  all targets at once.

@@ -121,7 +121,11 @@ def _read(
     asked = objective.prepare(batch)
     logp = objective.answers(model, asked).log_softmax(-1)
     words = (asked.targets != UNSCORED).sum(-1)
-    return logp, asked.targets, list(zip(kept(asked, "places").tolist(), words.tolist(), strict=True))
+    return (
+        logp,
+        asked.targets,
+        list(zip(kept(asked, "places").tolist(), words.tolist(), strict=True)),
+    )
 
 
 def collapse(symbols: Sequence[int], blank: int) -> tuple[int, ...]:
@@ -208,7 +212,7 @@ class CTC(CrossEntropy):
             )
         width = max(1, int(count.amax())) if len(count) else 1
         inputs = torch.full((len(count), width), self.vocab)
-        return Asked.of(  # type: ignore[no-any-return]
+        return Asked.of(
             batch,
             inputs=inputs,
             targets=targets,

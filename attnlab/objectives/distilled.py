@@ -142,7 +142,7 @@ class Distilled(CrossEntropy):
         self.then: Any = then
         self._teacher = [teacher]  # in a list, so that it is no part of this module
         self.specials = getattr(then, "specials", 0)
-        self.orders = getattr(then, "orders", "")
+        self.orders = getattr(then, "orders", "")  # type: ignore[misc]
 
     def extra_repr(self) -> str:
         return str(self.options)
@@ -201,18 +201,15 @@ class Distilled(CrossEntropy):
         return asked
 
     def answers(self, model: nn.Module, batch: Batch) -> Any:
-        chosen = super() if self.then is None else self.then
-        return chosen.answers(model, batch)
+        own = self.then is None
+        return super().answers(model, batch) if own else self.then.answers(model, batch)
 
-    def loss(self, answers: Any, batch: Batch) -> Tensor:
-        chosen = super() if self.then is None else self.then
-        found: Tensor = chosen.loss(answers, batch)
-        return found
+    def loss(self, answers: Any, batch: Batch) -> Any:
+        return super().loss(answers, batch) if self.then is None else self.then.loss(answers, batch)
 
-    def right(self, answers: Any, batch: Batch) -> Tensor:
-        chosen = super() if self.then is None else self.then
-        found: Tensor = chosen.right(answers, batch)
-        return found
+    def right(self, answers: Any, batch: Batch) -> Any:
+        own = self.then is None
+        return super().right(answers, batch) if own else self.then.right(answers, batch)
 
 
 # ---- card
@@ -226,8 +223,10 @@ CARD = Card(
     role="objective",
     forms=FORMS,
     claims=Objective(
-        scored=s, hidden="the target, in the place of which a teacher's stands",
-        models=Distilled.models, source=True,
+        scored=s,
+        hidden="the target of the data; a teacher's is asked for in its place",
+        models=Distilled.models,
+        source=True,
     ),
     options=DistilledOptions,
     build=Distilled,

@@ -167,3 +167,31 @@ def test_what_does_not_fit_is_refused_in_a_sentence(kind, options, visibility, s
 
 def test_experts_may_take_tokens_in_the_order_of_the_text() -> None:
     assert model(feed="switch")(tokens(), structure=past()).isfinite().all()
+
+
+def test_the_decoder_of_an_encoder_decoder_is_told_of_its_own_tokens() -> None:
+    made, source = model("encoder_decoder"), tokens()[:, :5]
+    causal = made(tokens(), source=source)
+    torch.testing.assert_close(made(tokens(), source=source, structure=past()), causal)
+    open_ = made(tokens(), source=source, structure=both_sides())
+    other = tokens()
+    other[:, -1] = (other[:, -1] + 1) % VOCAB
+    assert not torch.isclose(
+        made(other, source=source, structure=both_sides())[:, 0], open_[:, 0]
+    ).all()
+    torch.testing.assert_close(made(other, source=source)[:, 0], causal[:, 0])
+    memory = made.encode(source)
+    x = made.decode(tokens(), memory=memory, structure=both_sides())
+    torch.testing.assert_close(made.logits(x), open_)
+
+
+def test_where_no_order_can_be_told_it_is_refused() -> None:
+    made, source = model("encoder_decoder"), tokens()
+    with pytest.raises(ValueError, match=r"leave structure out here, and give it to decode\(\)"):
+        made.encode(source, structure=both_sides())
+    memory = made.encode(source)
+    for which, read in ((made, {"memory": memory}), (model(), {})):
+        with pytest.raises(ValueError, match=r"cannot be told to step\(\)"):
+            which.step(tokens(), structure=both_sides(), **read)
+    with pytest.raises(ValueError, match=r"bool of shape \(3, 7, 7\)"):
+        made(tokens(), source=source, structure=both_sides(5))
