@@ -42,8 +42,8 @@ from attnlab.objectives.batches import UNSCORED, Batch
 from attnlab.objectives.hiding import lowest, uniform
 from attnlab.objectives.parallel import (
     Answers,
-    LengthOptions,
     Parallel,
+    ParallelOptions,
     check_pairs,
     length_one_by_one,
     open_to_all,
@@ -126,7 +126,7 @@ CARD = Card(
     claims=Objective(
         scored=s / 2 + b / 2, hidden="1 to all words of the target", models=CMLM.models, source=True
     ),
-    options=LengthOptions,
+    options=ParallelOptions,
     build=CMLM,
     variants=({"length": 0.1},),
     aliases=("conditional_masked_lm",),

@@ -51,8 +51,8 @@ from attnlab.core.probe import note
 from attnlab.objectives.batches import UNSCORED, Batch, one_by_one
 from attnlab.objectives.parallel import (
     Answers,
-    LengthOptions,
     Parallel,
+    ParallelOptions,
     check_pairs,
     length_one_by_one,
     open_to_all,
@@ -176,7 +176,7 @@ CARD = Card(
     role="objective",
     forms=FORMS,
     claims=Objective(scored=s, hidden="the whole target", models=NAT.models, source=True),
-    options=LengthOptions,
+    options=ParallelOptions,
     build=NAT,
     variants=({"length": 0.1},),
     aliases=("non_autoregressive",),

@@ -21,7 +21,7 @@ from attnlab.objectives.hiding import check_tokens
 
 
 @dataclass(frozen=True, kw_only=True)
-class LengthOptions(Options):
+class ParallelOptions(Options):
     """length: the weight of the loss of each target's length; 0 if the length is given."""
 
     length: float = 0.0
@@ -110,7 +110,7 @@ class Parallel(CrossEntropy):
     orders = "given"
     specials = 1
 
-    def __init__(self, vocab: Size, options: LengthOptions = LengthOptions()) -> None:
+    def __init__(self, vocab: Size, options: ParallelOptions = ParallelOptions()) -> None:
         super().__init__()
         self.vocab, self.options = vocab, options
         self.head: LengthHead | None = None
