@@ -92,15 +92,9 @@ class Block(nn.Module):
         padding: Tensor | None = None,
     ) -> Tensor:  # fmt: skip
         if self.cross is not None:
-<<<<<<< HEAD
-            shown = isinstance(structure, Visibility)  # of the tokens, not of the source
-            connections = {"structure": None if shown else structure}
-            given = connections if self.cross_told else {"context_padding": memory_padding}
-=======
             given = {"context_padding": memory_padding}
-            if self.cross_takes_structure:
-                given = {"structure": structure}
->>>>>>> main
+            if self.cross_takes_structure:  # a visibility is of the tokens, not of the source
+                given = {"structure": None if isinstance(structure, Visibility) else structure}
             x = self.cross_residual(x, partial(self.cross, context=memory, **given))
         out: Tensor = self.feed_forward_residual(x, self._feeding(padding))
         return out
