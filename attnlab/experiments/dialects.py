@@ -1,7 +1,7 @@
 """Dialects: what models lose that write all words of a sentence at once.
 
 Not a figure of speed: every model has one encoder layer and one decoder layer of width 32, two
-heads, one learning rate, 600 updates, and nothing is tuned. The task is ``two_dialects``: six words
+heads, one learning rate, 400 updates, and nothing is tuned. The task is ``two_dialects``: six words
 are translated into one of two dialects, by a coin. The arms:
 
     left to right   an ordinary decoder; also the teacher of the next arm, trained anew
@@ -39,7 +39,7 @@ from attnlab.tasks import Batch
 from attnlab.tasks.two_dialects import TwoDialects
 from attnlab.train import evaluate
 
-WORDS, UPDATES, UNSEEN = 6, 600, 512
+WORDS, UPDATES, UNSEEN = 6, 400, 512
 PASSES = (1, 2, 3, 6)
 
 
