@@ -9,6 +9,7 @@ import attnlab
 from attnlab.core.probe import record
 from attnlab.objectives.batches import UNSCORED
 from attnlab.objectives.nat import conditional_total_correlation as C
+from attnlab.objectives.parallel import LengthHead
 from attnlab.tasks import Batch, task
 from attnlab.train import evaluate, fit, model_options
 
@@ -153,3 +154,14 @@ def test_what_has_no_length_or_no_distribution_is_refused() -> None:
         C(two, torch.tensor([0.5, 0.6]))
     with pytest.raises(ValueError, match=r"shown should be bool of shape \(2,\)"):
         C(two, torch.tensor([0.5, 0.5]), torch.tensor([1, 0]))
+
+
+def test_the_length_is_read_from_the_mean_over_real_vectors() -> None:
+    head = LengthHead(4, 9).double()
+    memory = torch.randn(2, 5, 4, dtype=torch.float64)
+    real = torch.tensor([[True] * 5, [True, True, False, False, False]])
+    found = head(memory, real)
+    torch.testing.assert_close(found[0], head.linear(memory[0].mean(0)))
+    torch.testing.assert_close(found[1], head.linear(memory[1, :2].mean(0)))
+    torch.testing.assert_close(found[:1], head(memory[:1], None))
+    assert found.shape == (2, 10)
