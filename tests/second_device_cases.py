@@ -298,7 +298,12 @@ def trained(card: Card, device: torch.device) -> Iterator[Tensor]:
 
 def ordered(card: Card, device: torch.device) -> Iterator[Tensor]:
     """By an objective that tells the layers which token sees which, and where it stands."""
-    task = attnlab.tasks.task("copying", items=4)
+    reads_source = card.claims.source  # type: ignore[union-attr]
+    task = (
+        attnlab.tasks.task("two_dialects")
+        if reads_source
+        else attnlab.tasks.task("copying", items=4)
+    )
     for positions in ("learned", "rope", "alibi"):
         options = attnlab.train.model_options(task, card.name)
         made = TinyTransformer(**options, dim=12, heads=2, layers=1, positions=positions).double()

@@ -93,8 +93,8 @@ class Block(nn.Module):
     ) -> Tensor:  # fmt: skip
         if self.cross is not None:
             given = {"context_padding": memory_padding}
-            if self.cross_takes_structure:
-                given = {"structure": structure}
+            if self.cross_takes_structure:  # a visibility is of the tokens, not of the source
+                given = {"structure": None if isinstance(structure, Visibility) else structure}
             x = self.cross_residual(x, partial(self.cross, context=memory, **given))
         out: Tensor = self.feed_forward_residual(x, self._feeding(padding))
         return out

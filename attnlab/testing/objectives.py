@@ -42,12 +42,12 @@ TOKENS = cases(lambda card: [named(card)] if card.claims.uniform is None else []
 
 def built(card: Card, net: nn.Module | None = None, **options: Any) -> Any:
     """The objective; one that adds tokens of its own is told how many the text has, and one with a
-    smaller model is given a table. With a model it has all that it needs for it."""
+    smaller model or a teacher is given a table. With a model it has all that it needs for it."""
     torch.manual_seed(5)
     own: dict[str, Any] = {"vocab": VOCAB} if "vocab" in card.option_names() else {}
-    if "small" in card.option_names():
+    for name in {"small", "teacher"} & {*card.option_names()}:
         table = torch.randn(VOCAB + 1, VOCAB, dtype=torch.float64)
-        own["small"] = Answering(table, for_rows=False)
+        own[name] = Answering(table, for_rows=False)
     objective: Any = catalog.build(card.name, **own, **options)
     if net is not None:
         objective.fitted(net)
@@ -89,6 +89,9 @@ class Answering(nn.Module):
     def encode(self, tokens: Tensor, padding: Tensor | None = None) -> Tensor:
         return self._kept(self.table[tokens])
 
+    def decode(self, tokens: Tensor, *source: Any, structure: Any = None) -> Tensor:
+        return self._kept(self.table[tokens])
+
     def _kept(self, logits: Tensor) -> Tensor:
         if logits.requires_grad:
             logits.retain_grad()
@@ -107,8 +110,11 @@ class Answering(nn.Module):
 
 
 def text(card: Card, rows: int = ROWS, width: int = N) -> Text:
-    """Rows of as many texts as the objective compares, of the same width."""
+    """Rows of as many texts as the objective compares, of the same width; or targets of few words,
+    some of which follow their like, with sources of a few more."""
     torch.manual_seed(3)
+    if card.claims.source:  # type: ignore[union-attr]
+        return pairs(rows, width // 4)
     width += -width % card.claims.texts  # type: ignore[union-attr]
     tokens = torch.randint(1, VOCAB, (rows, width + 1))
     fewest = max(1, width - 2) if card.claims.texts > 1 else min(4, width)  # type: ignore[union-attr]
@@ -118,6 +124,18 @@ def text(card: Card, rows: int = ROWS, width: int = N) -> Text:
     padding[1] = False  # and one that is empty
     targets[1] = UNSCORED
     return Text(tokens[:, :-1], targets, padding)
+
+
+def pairs(rows: int, words: int) -> Text:
+    """Targets of at most so many words, one row of which is empty, and sources of up to two more;
+    there are all that a target needs at two places for each word of its source."""
+    targets = torch.randint(1, 4, (rows, words + 1))
+    real = torch.arange(words) < torch.randint(1, words + 1, (rows, 1))
+    real[1] = False
+    source = torch.randint(1, VOCAB, (rows, words + 2))
+    source_real = torch.arange(words + 2) < words + torch.randint(3, (rows, 1))
+    asked = targets[:, 1:].masked_fill(~real, UNSCORED)
+    return Text(targets[:, :-1], asked, real, source, source_real)
 
 
 def model(card: Card, *, uniform: bool = False, **options: Any) -> Answering:
@@ -186,8 +204,12 @@ def test_a_uniform_model_loses_the_logarithm_of_the_vocabulary(card: Card) -> No
     targets = objective.prepare(text(card), draws()).targets
     rows = int((targets != UNSCORED).reshape(len(targets), -1).any(1).sum())
     claimed = card.claims.uniform  # type: ignore[union-attr]
-    claimed = sympy.log(net.table.shape[1]) if claimed is None else sympy.sympify(claimed)
-    assert loss.item() / count == pytest.approx(float(claimed.subs({V: VOCAB, r: rows})))
+    if callable(claimed) and not isinstance(claimed, sympy.Basic):
+        expected = claimed(objective.prepare(text(card), draws()), net.table.shape[1])
+    else:
+        claimed = sympy.log(net.table.shape[1]) if claimed is None else sympy.sympify(claimed)
+        expected = float(claimed.subs({V: VOCAB, r: rows}))
+    assert loss.item() / count == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("card", PAIRED)
@@ -243,7 +265,8 @@ def test_where_nothing_is_scored_the_sum_is_zero(card: Card) -> None:
     """In a batch of padding alone, of which the task scores nothing."""
     given = text(card)
     padding = torch.zeros_like(given.inputs, dtype=torch.bool)
-    nothing = Text(given.inputs, torch.full_like(given.targets, UNSCORED), padding)
+    unscored = torch.full_like(given.targets, UNSCORED)
+    nothing = Text(given.inputs, unscored, padding, given.source, given.source_padding)
     loss, count = summed(card, model(card), nothing)
     assert loss.item() == 0
     assert count == 0
