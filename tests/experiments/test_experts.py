@@ -19,10 +19,7 @@ def test_what_is_measured_of_an_untrained_model(arm: str) -> None:
 
 
 def test_a_random_router_learns_nothing_and_all_else_does() -> None:
-    before, (model, _) = (
-        build("random router", 0),
-        experts.FILMED.train("random router", 0, steps=1),
-    )
+    before, (model, _) = build("random router", 0), experts.GRID.train("random router", 0, steps=1)
     after = dict(model.named_parameters())
     for name, weight in before.named_parameters():
         assert torch.equal(weight, after[name]) == (".router." in name), name
