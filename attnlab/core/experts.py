@@ -199,7 +199,7 @@ COMPUTE: dict[str, Compute] = {"naive": one_by_one, "grouped": by_expert}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Router(Options):
+class ScoringOptions(Options):
     """What scores the experts of a token.
 
     router: "linear", a matrix with a row for each expert; or "cosine", the router of X-MoE (Chi et
@@ -254,7 +254,7 @@ class CosineRouter(nn.Module):
         return F.normalize(reduced, dim=-1), directions / upcast(self.log_temperature).exp()
 
 
-def router_of(dim: int, experts: int, options: Router) -> LinearRouter | CosineRouter:
+def router_of(dim: int, experts: int, options: ScoringOptions) -> LinearRouter | CosineRouter:
     """The router that these options ask for."""
     if options.router == "linear":
         return LinearRouter(dim, experts)
@@ -319,7 +319,7 @@ class Mixture(nn.Module, ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RouterOptions(Router):
+class RouterOptions(ScoringOptions):
     """What all layers have whose tokens choose their experts.
 
     experts: their number, E.

@@ -1,9 +1,12 @@
-"""An import of a module's old path fails with a sentence that names the new one."""
+"""An import of a module's old path fails with a sentence that names the new one, and so do the old
+names of what a public class has."""
 
+import functools
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.abc import MetaPathFinder
 from types import ModuleType
+from typing import Any, TypeVar
 
 _PAGES = {
     ("mechanisms.spectral", "mechanisms.convolution"): (
@@ -23,7 +26,7 @@ _MODULES = {
     "core.complex_heads": "attnlab.mechanisms.dense.complex_attention.heads",
     "core.linear_recurrence": "attnlab.mechanisms.kernelized.linear.recurrence",
     "core.bistable": "attnlab.mechanisms.recurrence.bistable",
-    "measure.decoding": "attnlab.measure.topics.decoding",
+    "measure.decoding": "attnlab.measure.benchmarks.decoding",
     "train.claims": "attnlab.train.ownership",
     "course.predictions": "attnlab.predictions",
     "course": "tools.course",
@@ -54,7 +57,38 @@ MOVED |= {
     "attnlab_widgets.cost_counts": "attnlab.measure.by_name",
     "attnlab_widgets.film_layers": "attnlab.lens.memories",
     "attnlab_widgets.live_training": "attnlab.train.in_turn",
+    "attnlab_widgets.slim_row": "attnlab_widgets.toolbar",
+    "attnlab_widgets.two_sides": "attnlab_widgets.two_columns",
 }
+
+T = TypeVar("T", bound=type)
+
+
+def renamed(**names: str) -> Callable[[T], T]:
+    """A decorator of a class: its attributes and arguments of old names are errors that name the
+    new ones."""
+
+    def answering(kind: T) -> T:
+        made = kind.__init__  # type: ignore[misc]
+
+        @functools.wraps(made)
+        def make(self: Any, *given: Any, **more: Any) -> None:
+            for name in names.keys() & more.keys():
+                raise TypeError(f"{name}= of {kind.__name__} is now {names[name]}=")
+            made(self, *given, **more)
+
+        kind.__init__ = make  # type: ignore[misc]
+        for name, new in names.items():
+            setattr(
+                kind, name, property(functools.partial(_refuse, f"{kind.__name__}.{name}", new))
+            )
+        return kind
+
+    return answering
+
+
+def _refuse(old: str, new: str, _: Any) -> Any:
+    raise AttributeError(f"{old} is now {new}")
 
 
 class _Moved(MetaPathFinder):

@@ -75,7 +75,9 @@ class Made(NamedTuple):
     normalised: bool = False
 
 
-def _mobilebert(default: mobilebert.Sizes) -> Callable[[Options, Mapping[str, Any]], nn.Module]:
+def _mobilebert(
+    default: mobilebert.MobileBERTOptions,
+) -> Callable[[Options, Mapping[str, Any]], nn.Module]:
     def build(o: Options, given: Mapping[str, Any]) -> mobilebert.Layer:
         scale = o.dim / default.dim
         inside = given.get("inside", max(o.heads, int(default.inside * scale) // o.heads * o.heads))
@@ -87,7 +89,9 @@ def _mobilebert(default: mobilebert.Sizes) -> Callable[[Options, Mapping[str, An
 
 
 _SIZES = tuple(
-    each.name for each in fields(mobilebert.Sizes) if each.name not in ("dim", "heads", "hidden")
+    each.name
+    for each in fields(mobilebert.MobileBERTOptions)
+    if each.name not in ("dim", "heads", "hidden")
 )
 BLOCKS: Mapping[str, Made | None] = {
     "layers": None,

@@ -66,6 +66,7 @@ def step(made: TinyTransformer, objective: str = "next_token") -> None:
     classes = made.config["kind"] == "classifier"
     batch = Batch(tokens, tokens[:, 0] if classes else tokens.roll(-1, 1))
     asked = objective_of(objective)
+    asked.fitted(made)
     loss, count = asked(made.train(), batch, torch.Generator().manual_seed(0))
     assert loss.isfinite()
     if count:
@@ -106,7 +107,7 @@ def test_what_learns_from_an_objective_or_is_refused(card: Card, part: Card) -> 
     if kind in ("classifier", "token_classifier"):
         more["classes"] = objective.classes or VOCAB + objective.specials
     if role == "attention":
-        more["attention_options"] = dict(part.small)
+        more["attention_options"] = dict(part.small_options)
     given = {"kind": kind, role: part.name, "max_len": objective.longest(N + 1), **more}
     if fits:
         step(model(VOCAB + objective.specials, **given), card.name)

@@ -50,7 +50,7 @@ def test_sizes_of_a_mobilebert_block() -> None:
     assert (teacher.sizes.inside, teacher.sizes.hidden, teacher.sizes.feeds) == (32, 128, 1)
     own = {"inside": 6, "feeds": 3, "reads": "bottleneck", "norm": "layer"}
     chosen: Any = model("mobilebert", block_options=own, hidden=5).encoder.blocks[0].inside
-    assert chosen.sizes == mobilebert.Sizes(dim=16, heads=2, hidden=5, **own)
+    assert chosen.sizes == mobilebert.MobileBERTOptions(dim=16, heads=2, hidden=5, **own)
 
 
 @pytest.mark.parametrize("block", NAMES)

@@ -17,7 +17,7 @@ from typing import Any
 import attnlab_widgets
 import pytest
 import traitlets
-from attnlab_widgets.base import LIVE, MOST_BYTES, BaseWidget, Pictured, own_names
+from attnlab_widgets.base import LIVE, MOST_BYTES, BaseWidget, HasStill, own_names
 from attnlab_widgets.training_lab import TrainingLab
 from PIL import Image
 
@@ -54,8 +54,8 @@ def name_of(kind: type) -> str:
 def test_every_widget_has_an_example_here() -> None:
     for module in pkgutil.walk_packages(attnlab_widgets.__path__, "attnlab_widgets."):
         importlib.import_module(module.name)
-    ours = {kind.__name__ for kind in below(Pictured) if kind.__module__.startswith("attnlab_")}
-    here = {kind.__name__ for kind in (*EXAMPLES, Pictured, BaseWidget, TrainingLab)}
+    ours = {kind.__name__ for kind in below(HasStill) if kind.__module__.startswith("attnlab_")}
+    here = {kind.__name__ for kind in (*EXAMPLES, HasStill, BaseWidget, TrainingLab)}
     assert ours == here, "add yours to tests/widgets/examples.py"
 
 

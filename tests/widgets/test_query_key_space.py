@@ -18,7 +18,7 @@ from attnlab_widgets.space_bytes import KEPT, box_of
 from attnlab_widgets.space_colours import FEW, OTHERS, RAMPS, colouring, kinds
 from attnlab_widgets.space_picture import _counts, unpacked
 
-from attnlab.lens.find_heads import find_heads
+from attnlab.lens.head_kinds import find_heads
 from attnlab.lens.query_key.collect import collect
 from attnlab.lens.query_key.maps import Maps, project
 from attnlab.lens.query_key.placing import placer

@@ -34,7 +34,7 @@ from attnlab.core.suggest import choose
 from attnlab.figures.drawing import Drawing
 from attnlab.tasks import Task
 from attnlab.train.in_turn import Learner, Training
-from attnlab_widgets.background import Latest
+from attnlab_widgets.background import Throttled
 from attnlab_widgets.explorer_models import (
     COPYING,
     LANGUAGE,
@@ -46,9 +46,9 @@ from attnlab_widgets.explorer_models import (
 from attnlab_widgets.explorer_side import Side
 from attnlab_widgets.messages import alert, aside
 from attnlab_widgets.picture import beside
-from attnlab_widgets.slim_row import row_layout, slim
+from attnlab_widgets.toolbar import row_layout, slim
 from attnlab_widgets.training_lab import EVERY, MOST_STEPS, TIGHT, TrainingLab, style_of
-from attnlab_widgets.two_sides import HELP, two_columns
+from attnlab_widgets.two_columns import HELP, two_columns
 
 TEXTS = {
     COPYING: "a for loop",
@@ -115,7 +115,7 @@ class AttentionExplorer(TrainingLab):
         self._learning: list[Side] = []
         self._trainings = 0
         self._reading: Reading | None = None
-        self._looker = Latest(self._draw, EVERY)
+        self._looker = Throttled(self._draw, EVERY)
         self._drawing = threading.RLock()
         self.first = Side(
             "First", names[0], starts[0], options, self._chosen, optional=False, task=task

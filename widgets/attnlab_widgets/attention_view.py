@@ -30,7 +30,7 @@ from attnlab.lens.sources.layers import (
 from attnlab.lens.sources.patches import Patch, Patches
 from attnlab.lens.sources.tokens import Found, Tokens
 from attnlab_widgets import vectors
-from attnlab_widgets.base import STATIC, BaseWidget, Choice, asked
+from attnlab_widgets.base import STATIC, BaseWidget, Choice, as_trait_error
 from attnlab_widgets.picture import draw
 from attnlab_widgets.quantization import MOST_TILES, block
 
@@ -201,7 +201,7 @@ class AttentionView(BaseWidget):
     @traitlets.validate("at_least")
     def _a_finite_number(self, proposal: Any) -> float | None:
         value = proposal["value"]
-        return value if value is None else asked(check_number, "at_least", value)
+        return value if value is None else as_trait_error(check_number, "at_least", value)
 
     @traitlets.validate("threshold")
     def _threshold_is_a_share(self, proposal: Any) -> float:

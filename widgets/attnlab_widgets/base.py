@@ -69,7 +69,7 @@ class Checked(traitlets.Any):
     allow_none = False
 
 
-def asked(check: Callable[..., T], *given: Any) -> T:
+def as_trait_error(check: Callable[..., T], *given: Any) -> T:
     """What ``check`` returns; its errors as those of a trait."""
     try:
         return check(*given)
@@ -85,7 +85,7 @@ def check_range(name: str, value: Any, count: int) -> int:
     return found
 
 
-class Pictured:
+class HasStill:
     """What gives a widget a still picture, for paper and for pages that run no widgets.
 
     A widget defines ``still``. The stored output then carries it as pixels: GitHub and an untrusted
@@ -139,7 +139,7 @@ def _ending(path: str | Path, suffix: str) -> Path:
     return target
 
 
-class BaseWidget(Pictured, anywidget.AnyWidget):
+class BaseWidget(HasStill, anywidget.AnyWidget):
     """A widget that can be saved as one HTML file, which works without kernel and network.
 
     ``theme`` is "auto" (follows JupyterLab, VS Code, Colab or the reader's system), "light" or

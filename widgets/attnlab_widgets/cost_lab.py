@@ -24,7 +24,7 @@ from attnlab.measure.costs import Cost
 from attnlab.measure.fit import crossover, fit
 from attnlab.measure.measured import Measurement
 from attnlab_widgets import cost_formulas
-from attnlab_widgets.background import Latest
+from attnlab_widgets.background import Throttled
 from attnlab_widgets.base import STATIC, BaseWidget, Choice
 from attnlab_widgets.cost_picture import picture
 
@@ -101,8 +101,8 @@ class CostLab(BaseWidget):
             setattr(self, name, value)
         self.options = dict(options or {})
         self._changing = False
-        self._counter = Latest(self._count, 0.3)
-        self._timer = Latest(self._time, 0)
+        self._counter = Throttled(self._count, 0.3)
+        self._timer = Throttled(self._time, 0)
         self.observe(self._renewed, ["mechanism"])
         self.observe(lambda _: self._counter.ask(), ["n", "dim", "heads", "options"])
         self.on_msg(self._told)

@@ -24,7 +24,7 @@ from attnlab.figures.labels import visible
 from attnlab.lens.depths import Passage, passage, passed_in
 from attnlab.models.tiny import TinyTransformer
 from attnlab_widgets import depth_words
-from attnlab_widgets.base import STATIC, BaseWidget, Choice, asked, check_range
+from attnlab_widgets.base import STATIC, BaseWidget, Choice, as_trait_error, check_range
 from attnlab_widgets.depth_picture import picture
 
 MOST_TOKENS, MOST_STEPS, MOST_CELLS = 256, 128, 16_384
@@ -133,7 +133,7 @@ class DepthView(BaseWidget):
 
     def description(self) -> str:
         """What is common to all tokens, and the way of the chosen one."""
-        return depth_words.said_aloud(self.found, self.tokens, self._depth["what"], self.token)
+        return depth_words.announcement(self.found, self.tokens, self._depth["what"], self.token)
 
     def still(self) -> Drawing:
         """The tokens on their way, up to the present step."""
@@ -148,7 +148,7 @@ class DepthView(BaseWidget):
     def _in_range(self, proposal: Any) -> int:
         name = proposal["trait"].name
         count = len(self._depth["tokens" if name == "token" else "steps"])
-        return asked(check_range, name, proposal["value"], count)
+        return as_trait_error(check_range, name, proposal["value"], count)
 
     @traitlets.validate("colour")
     def _known_colour(self, proposal: Any) -> str:

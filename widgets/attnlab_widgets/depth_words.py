@@ -9,7 +9,7 @@ NEAR = 0.1
 """A token within this share of its final state is said to have settled."""
 
 
-def said_aloud(found: Passage, tokens: list[str], what: str, token: int) -> str:
+def announcement(found: Passage, tokens: list[str], what: str, token: int) -> str:
     """What is common to all tokens, and the way of one. ``what`` a step is called, "layer"."""
     return f"{_of_all(found, what)} {_of_token(found, tokens, what, token)}"
 

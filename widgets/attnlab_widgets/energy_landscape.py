@@ -21,9 +21,9 @@ from attnlab.core.integers import check_integer
 from attnlab.core.suggest import choose
 from attnlab.figures.drawing import Drawing
 from attnlab.mechanisms.memory import hopfield
-from attnlab_widgets.base import STATIC, BaseWidget, Checked, asked
+from attnlab_widgets.base import STATIC, BaseWidget, Checked, as_trait_error
 from attnlab_widgets.landscape_picture import picture
-from attnlab_widgets.landscape_words import said_aloud
+from attnlab_widgets.landscape_words import announcement
 from attnlab_widgets.plane_points import LETTERS, different_names, point, points
 
 MOST_PATTERNS, MOST_STEPS, LARGEST_BETA = 8, 12, 100.0
@@ -135,7 +135,7 @@ class EnergyLandscape(BaseWidget):
 
     def description(self) -> str:
         """Where the query is led, in a sentence or two."""
-        return said_aloud(
+        return announcement(
             self.names, self.path().tolist(), self.energies().tolist(), self.weights().tolist()
         )
 
@@ -158,7 +158,7 @@ class EnergyLandscape(BaseWidget):
 
     @traitlets.validate("patterns")
     def _a_point_for_each_name(self, proposal: Any) -> list[list[float]]:
-        found = asked(points, "patterns", proposal["value"], MOST_PATTERNS)
+        found = as_trait_error(points, "patterns", proposal["value"], MOST_PATTERNS)
         if len(found) != len(self.names):
             raise traitlets.TraitError(
                 f"`patterns` should hold {len(self.names)} points, as before, got {len(found)}; "
@@ -168,19 +168,19 @@ class EnergyLandscape(BaseWidget):
 
     @traitlets.validate("query")
     def _a_query(self, proposal: Any) -> list[float]:
-        return asked(point, "query", proposal["value"])
+        return as_trait_error(point, "query", proposal["value"])
 
     @traitlets.validate("beta")
     def _a_beta(self, proposal: Any) -> float:
-        return asked(_beta, proposal["value"])
+        return as_trait_error(_beta, proposal["value"])
 
     @traitlets.validate("steps")
     def _some_steps(self, proposal: Any) -> int:
-        return asked(_steps, proposal["value"])
+        return as_trait_error(_steps, proposal["value"])
 
     @traitlets.validate("names")
     def _different_names(self, proposal: Any) -> list[str]:
-        return asked(different_names, proposal["value"], len(self.patterns), "pattern")
+        return as_trait_error(different_names, proposal["value"], len(self.patterns), "pattern")
 
 
 def _state(preset: dict[str, Any]) -> dict[str, Any]:

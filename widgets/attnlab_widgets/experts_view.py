@@ -25,7 +25,7 @@ from attnlab.figures.labels import visible
 from attnlab.lens.experts import NONE, Routed, routed_in, same_as
 from attnlab.lens.sources.patches import Patches
 from attnlab_widgets import experts_words
-from attnlab_widgets.base import STATIC, BaseWidget, asked, check_range
+from attnlab_widgets.base import STATIC, BaseWidget, as_trait_error, check_range
 from attnlab_widgets.experts_picture import picture
 
 MOST_TOKENS, MOST_CHOICES, MOST_EXPERTS, MOST_LAYERS, MOST_STEPS = 512, 8, 64, 32, 400
@@ -162,7 +162,7 @@ class ExpertsView(BaseWidget):
     def description(self) -> str:
         """How much is dropped, and what becomes of the chosen token."""
         state = {"token": self.token, "capacity": self.capacity, "placed": self.placed}
-        return experts_words.said_aloud(self.routed, self.tokens, state)
+        return experts_words.announcement(self.routed, self.tokens, state)
 
     def still(self) -> Drawing:
         """The text by experts, and their bars."""
@@ -178,10 +178,10 @@ class ExpertsView(BaseWidget):
         name, value = proposal["trait"].name, proposal["value"]
         if name in ("token", "layer"):
             count = len(self._experts["tokens" if name == "token" else "layers"])
-            return asked(check_range, name, value, count)
+            return as_trait_error(check_range, name, value, count)
         low = 1 if name == "capacity" else 0
         high = len(self.tokens) if name == "capacity" else len(self.routed.queue())
-        return asked(_between, name, value, low, high)
+        return as_trait_error(_between, name, value, low, high)
 
     @traitlets.observe("layer")
     def _another_layer(self, change: Any) -> None:

@@ -6,7 +6,7 @@ from attnlab.lens.experts import NONE, Routed
 from attnlab_widgets.plane_words import listed, two
 
 
-def said_aloud(layer: Routed, tokens: list[str], state: Any) -> str:
+def announcement(layer: Routed, tokens: list[str], state: Any) -> str:
     """How much is dropped at the present capacity, and what becomes of the chosen token.
 
     Of ``state``, ``token`` is its number, ``capacity`` the room of an expert, ``placed`` how many

@@ -13,7 +13,7 @@ from attnlab.train.in_turn import Learner
 from attnlab_widgets.attention_view import AttentionView
 from attnlab_widgets.explorer_models import LANGUAGE, causal_cards, recorded_model, shipped
 from attnlab_widgets.messages import Line, alert, aside
-from attnlab_widgets.two_sides import PANELS
+from attnlab_widgets.two_columns import PANELS
 
 NOTHING = "nothing"
 TRAINED, UNTRAINED = "trained", "untrained"

@@ -34,7 +34,7 @@ from attnlab.lens.graph_weights import MOST_NODES, Attended, attended, recorded
 from attnlab.structures.graph import Graph
 from attnlab.structures.graph_batch import GraphBatch
 from attnlab_widgets import graph_words
-from attnlab_widgets.base import STATIC, BaseWidget, Checked, asked, check_range
+from attnlab_widgets.base import STATIC, BaseWidget, Checked, as_trait_error, check_range
 from attnlab_widgets.graph_path import checked_path, hops_along
 from attnlab_widgets.graph_picture import picture
 
@@ -253,7 +253,7 @@ class GraphView(BaseWidget):
             raise traitlets.TraitError(
                 f"`{name}` should be None, because there are no weights, got {value}"
             )
-        return asked(check_range, name, value, count)
+        return as_trait_error(check_range, name, value, count)
 
     @traitlets.validate("order")
     def _an_order(self, proposal: Any) -> str:
@@ -267,7 +267,7 @@ class GraphView(BaseWidget):
 
     @traitlets.validate("positions")
     def _places(self, proposal: Any) -> list[list[float]]:
-        return asked(_check_places, proposal["value"], len(self.labels))
+        return as_trait_error(_check_places, proposal["value"], len(self.labels))
 
     @traitlets.observe("layer")
     def _another_layer(self, _change: Any) -> None:

@@ -30,10 +30,10 @@ from attnlab.lens.kernel_maps import (
     approximate,
     speed,
 )
-from attnlab_widgets.background import Latest
-from attnlab_widgets.base import Pictured
+from attnlab_widgets.background import Throttled
+from attnlab_widgets.base import HasStill
 from attnlab_widgets.messages import Line, alert, news
-from attnlab_widgets.slim_row import slim
+from attnlab_widgets.toolbar import slim
 
 Heads = Mapping[str, tuple[Tensor, Tensor]]
 NUMBERS = [2**i for i in range(2, 13)]  # of features
@@ -65,7 +65,7 @@ _STYLE = """<style>
 </style>"""
 
 
-class KernelLab(Pictured, widgets.VBox):
+class KernelLab(HasStill, widgets.VBox):
     """Feature maps beside exact softmax, on trained (or your own) queries and keys.
 
     ``heads``    names of heads with their queries (n, d) and keys (m, d); without, two trained ones
@@ -81,7 +81,7 @@ class KernelLab(Pictured, widgets.VBox):
     ``.description`` says what is seen.
     """
 
-    _timer: Latest | None = None
+    _timer: Throttled | None = None
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class KernelLab(Pictured, widgets.VBox):
         self._tried: dict[str, float] = {}
         self._changing = threading.RLock()
         self._controls(Choice(feature, features, orthogonal, seed, temperature), length)
-        self._timer = Latest(self._time, EVERY)
+        self._timer = Throttled(self._time, EVERY)
         super().__init__(self._parts())
         self.add_class("attnlab-kernels")
         self._chosen()

@@ -14,7 +14,7 @@ RESTS = 0.005
 Points = Sequence[Sequence[float]]
 
 
-def said_aloud(
+def announcement(
     names: Sequence[str], path: Points, energies: Sequence[float], weights: Sequence[float]
 ) -> str:
     """Of the states of a retrieval (the query first), their energies, and the weights of the

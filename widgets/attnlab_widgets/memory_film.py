@@ -25,7 +25,7 @@ from attnlab.figures.labels import visible
 from attnlab.lens.memories import FILMED, Attended, Carried, recorded
 from attnlab.lens.sources.inputs import inputs_of
 from attnlab_widgets import film_words
-from attnlab_widgets.base import STATIC, BaseWidget, Choice, asked, check_range
+from attnlab_widgets.base import STATIC, BaseWidget, Choice, as_trait_error, check_range
 from attnlab_widgets.film_picture import picture
 from attnlab_widgets.quantization import block
 
@@ -152,12 +152,16 @@ class MemoryFilm(BaseWidget):
     @traitlets.validate("query", "layer", "channel", "vector")
     def _in_range(self, proposal: Any) -> int:
         name = proposal["trait"].name
-        return asked(check_range, name, proposal["value"], self._count(name))
+        return as_trait_error(check_range, name, proposal["value"], self._count(name))
 
     @traitlets.validate("head")
     def _a_head(self, proposal: Any) -> int | None:
         value = proposal["value"]
-        return None if value is None else asked(check_range, "head", value, self._count("head"))
+        return (
+            None
+            if value is None
+            else as_trait_error(check_range, "head", value, self._count("head"))
+        )
 
     @traitlets.observe("layer")
     def _another_layer(self, _change: Any) -> None:

@@ -7,7 +7,7 @@ from decimal import ROUND_HALF_UP, Decimal
 _ALIKE = 1e-9  # scores that differ by less are the same
 
 
-def said_aloud(
+def announcement(
     names: Sequence[str],
     keys: Sequence[Sequence[float]],
     query: Sequence[float],

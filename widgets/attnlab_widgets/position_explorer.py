@@ -21,7 +21,7 @@ from attnlab.core.suggest import check_choice
 from attnlab.figures.drawing import Drawing
 from attnlab.figures.labels import visible
 from attnlab.mechanisms.positions import alibi
-from attnlab.mechanisms.positions.rope import Angles
+from attnlab.mechanisms.positions.rope import RoPEOptions
 from attnlab.mechanisms.positions.sinusoidal import table
 from attnlab_widgets import position_picture
 from attnlab_widgets.base import STATIC, BaseWidget
@@ -116,7 +116,7 @@ class PositionExplorer(BaseWidget):
     @property
     def theta(self) -> NDArray[np.float64]:
         """Radians per position of each pair."""
-        found = Angles(base=self.base).frequencies(self.head_dim, torch.device("cpu"))
+        found = RoPEOptions(base=self.base).frequencies(self.head_dim, torch.device("cpu"))
         return np.asarray(found.numpy(), np.float64)
 
     def turned(self) -> NDArray[np.float64]:
@@ -208,7 +208,7 @@ def example_scores(
     """
     i = torch.arange(n)
     distance = (i[:, None] - i).double()
-    theta = Angles().frequencies(head_dim, torch.device("cpu"))
+    theta = RoPEOptions().frequencies(head_dim, torch.device("cpu"))
     preferred = torch.tensor([2.0 ** (h + 1) - 2 for h in range(heads)]).double()
     angles = (distance - preferred[:, None, None])[..., None] * theta
     rope = angles.cos().sum(-1) / math.sqrt(head_dim)

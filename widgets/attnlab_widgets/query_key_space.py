@@ -17,7 +17,7 @@ from typing import Any
 import traitlets
 
 from attnlab.figures.drawing import Drawing
-from attnlab.lens.find_heads.kinds import Heads
+from attnlab.lens.head_kinds.kinds import Heads
 from attnlab_widgets.base import STATIC, BaseWidget, Choice
 from attnlab_widgets.space_maps import TRAINING, checked, packed_space, placed_in
 from attnlab_widgets.space_picture import draw
@@ -34,7 +34,7 @@ class QueryKeySpace(BaseWidget):
     ``maps``   what ``attnlab.lens.query_key.maps.project`` returns; a list of such maps of the same
                points (other methods, 2-D and 3-D), to choose from; or a dict {training step: maps}
                of the same tokens, a film with a slider (other names than numbers: {name: maps})
-    ``kinds``  what ``attnlab.lens.find_heads`` returns, or {(layer, head): kind of head}: written
+    ``kinds``  what ``attnlab.lens.head_kinds`` returns, or {(layer, head): kind of head}: written
                on the heads, which can be ordered by them
     ``place``  from a text to the maps of its tokens, placed on the first of ``maps`` (of a film, on
                the last): what ``attnlab.lens.query_key.placing.placer`` returns. With it a sentence

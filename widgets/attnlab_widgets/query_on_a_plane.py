@@ -21,10 +21,10 @@ from attnlab.core.integers import check_integer
 from attnlab.core.softmax import masked_softmax
 from attnlab.core.suggest import check_choice, choose
 from attnlab.figures.drawing import Drawing
-from attnlab_widgets.base import STATIC, BaseWidget, Checked, Choice, asked
+from attnlab_widgets.base import STATIC, BaseWidget, Checked, Choice, as_trait_error
 from attnlab_widgets.plane_picture import picture
 from attnlab_widgets.plane_points import LETTERS, different_names, point, points
-from attnlab_widgets.plane_words import said_aloud
+from attnlab_widgets.plane_words import announcement
 
 SCALE = math.sqrt(0.5)  # 1/√d in the plane
 SHOWN = ("scores", "projections", "winners")
@@ -150,7 +150,7 @@ class QueryOnAPlane(BaseWidget):
 
     def description(self) -> str:
         """What is seen, in a sentence or two."""
-        return said_aloud(
+        return announcement(
             self.names,
             self.key_vectors,
             self.query,
@@ -171,7 +171,7 @@ class QueryOnAPlane(BaseWidget):
     @traitlets.validate("key_vectors", "value_vectors")
     def _a_point_for_each_name(self, proposal: Any) -> list[list[float]]:
         name = proposal["trait"].name
-        found = asked(points, name, proposal["value"], MOST_KEYS)
+        found = as_trait_error(points, name, proposal["value"], MOST_KEYS)
         if len(found) != len(self.names):
             raise traitlets.TraitError(
                 f"`{name}` should hold {len(self.names)} points, as many as there are keys, got "
@@ -181,19 +181,19 @@ class QueryOnAPlane(BaseWidget):
 
     @traitlets.validate("query")
     def _a_query(self, proposal: Any) -> list[float]:
-        return asked(point, "query", proposal["value"])
+        return as_trait_error(point, "query", proposal["value"])
 
     @traitlets.validate("scale")
     def _a_scale(self, proposal: Any) -> float:
-        return asked(_scale, proposal["value"])
+        return as_trait_error(_scale, proposal["value"])
 
     @traitlets.validate("masked")
     def _masked_keys(self, proposal: Any) -> list[int]:
-        return asked(_masked, proposal["value"], len(self.names))
+        return as_trait_error(_masked, proposal["value"], len(self.names))
 
     @traitlets.validate("names")
     def _different_names(self, proposal: Any) -> list[str]:
-        return asked(different_names, proposal["value"], len(self.key_vectors), "key")
+        return as_trait_error(different_names, proposal["value"], len(self.key_vectors), "key")
 
 
 def _state(preset: dict[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from attnlab.core.integers import check_integer
 from attnlab.core.suggest import choose
 from attnlab.figures.drawing import Drawing
 from attnlab_widgets import signal_presets, signal_words
-from attnlab_widgets.base import STATIC, BaseWidget, Checked, Choice, asked
+from attnlab_widgets.base import STATIC, BaseWidget, Checked, Choice, as_trait_error
 from attnlab_widgets.signal_picture import picture
 
 LEAST_TOKENS, MOST_TOKENS, MOST_POLES, MOST_KERNELS = 4, 128, 32, 16
@@ -161,7 +161,7 @@ class SignalLab(BaseWidget):
 
     @traitlets.validate("signal")
     def _some_numbers(self, proposal: Any) -> list[float]:
-        return asked(_signal, proposal["value"])
+        return as_trait_error(_signal, proposal["value"])
 
     @traitlets.observe("signal")
     def _keep_token(self, _change: Any) -> None:
@@ -170,7 +170,7 @@ class SignalLab(BaseWidget):
     @traitlets.validate("poles", "weights")
     def _as_many_as_before(self, proposal: Any) -> list[list[float]]:
         name = proposal["trait"].name
-        found = asked(_poles if name == "poles" else _weights, proposal["value"])
+        found = as_trait_error(_poles if name == "poles" else _weights, proposal["value"])
         others = len(self.weights if name == "poles" else self.poles)
         if len(found) != others:
             raise traitlets.TraitError(
@@ -182,20 +182,20 @@ class SignalLab(BaseWidget):
 
     @traitlets.validate("step")
     def _a_step(self, proposal: Any) -> float:
-        return asked(_step, proposal["value"])
+        return as_trait_error(_step, proposal["value"])
 
     @traitlets.validate("skip")
     def _a_skip(self, proposal: Any) -> float:
-        return asked(_skip, proposal["value"])
+        return as_trait_error(_skip, proposal["value"])
 
     @traitlets.validate("taps")
     def _some_taps(self, proposal: Any) -> list[float]:
         value = proposal["value"]
-        return [] if isinstance(value, list | tuple) and not value else asked(_taps, value)
+        return [] if isinstance(value, list | tuple) and not value else as_trait_error(_taps, value)
 
     @traitlets.validate("token")
     def _a_token(self, proposal: Any) -> int:
-        return asked(_place, proposal["value"], len(self.signal))
+        return as_trait_error(_place, proposal["value"], len(self.signal))
 
 
 def _signal(signal: Any) -> list[float]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from attnlab.core.arguments import check_list
-from attnlab.lens.find_heads.kinds import Heads
+from attnlab.lens.head_kinds.kinds import Heads
 from attnlab.lens.query_key.maps import HeadMap, Maps
 from attnlab.lens.query_key.points import LayerPoints, Points, Tokens
 from attnlab_widgets.space_bytes import (
@@ -245,7 +245,7 @@ def _kinds(kinds: Any, heads: Sequence[Head]) -> dict[str, str]:
         return {f"{layer},{head}": named.get((layer, head), "") for layer, head in heads}
     if not isinstance(kinds, Mapping):
         raise TypeError(
-            "`kinds` must be what attnlab.lens.find_heads returns, or map (layer, head) to a kind, "
+            "`kinds` must be what attnlab.lens.head_kinds returns, or map (layer, head) to a kind, "
             f"such as {{(1, 3): 'induction'}}; got {type(kinds).__name__}"
         )
     for at in kinds:
@@ -262,11 +262,11 @@ def _head(one: HeadMap, at: Head, box: Box, blocks: Blocks) -> dict[str, Any]:
         "at": pack_places(one.queries, one.keys, box, blocks),
         "scaling": _number(one.normalisation.factor),
         "faithfulness": figures,
-        "said": said_of(figures),
+        "said": summary_of(figures),
     }
 
 
-def said_of(figures: Mapping[str, float | None]) -> str:
+def summary_of(figures: Mapping[str, float | None]) -> str:
     """One sentence on how far a map can be trusted."""
     share, chance = figures["top_share"], figures["chance"]
     if share is None or chance is None:

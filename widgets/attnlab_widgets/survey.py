@@ -39,7 +39,7 @@ from attnlab.measure.fit import fit
 from attnlab.measure.subject import OwnLayer, subject
 from attnlab.models.mixers import built
 from attnlab_widgets import cost_formulas, survey_parts
-from attnlab_widgets.background import Latest
+from attnlab_widgets.background import Throttled
 from attnlab_widgets.base import STATIC, BaseWidget, Choice
 from attnlab_widgets.card_maps import links
 from attnlab_widgets.survey_picture import picture
@@ -98,7 +98,7 @@ class Survey(BaseWidget):
         super().__init__(_machine=stored["machine"], theme=theme)
         self._own: dict[str, Own] = {}
         self._asked: SimpleQueue[tuple[str, str]] = SimpleQueue()
-        self._worker = Latest(self._work, 0)
+        self._worker = Throttled(self._work, 0)
         self._rows = [row_of(one, stored["rows"].get(one.name)) for one in cards() if one.mixes]
         for row in self._rows:
             if row["counted"] is None:

@@ -34,12 +34,12 @@ from attnlab.tasks import Task
 from attnlab.train import evaluate
 from attnlab.train.in_turn import Learner, Training
 from attnlab_widgets.attention_view import AttentionView
-from attnlab_widgets.background import Latest
+from attnlab_widgets.background import Throttled
 from attnlab_widgets.messages import Line, alert, aside
 from attnlab_widgets.picture import beside
-from attnlab_widgets.slim_row import row_layout, slim
+from attnlab_widgets.toolbar import row_layout, slim
 from attnlab_widgets.training_lab import EVERY, MOST_STEPS, TIGHT, TrainingLab, style_of
-from attnlab_widgets.two_sides import HELP, PANELS, link, two_columns
+from attnlab_widgets.two_columns import HELP, PANELS, link, two_columns
 
 NOTHING = "nothing"
 TRY = {
@@ -155,7 +155,7 @@ class SynthesizerLab(TrainingLab):
         seed = check_integer("`seed`", seed, at_least=0)
         self._seed, self._rounds = seed, 0
         self._drawing = threading.RLock()
-        self._looker = Latest(self._draw, EVERY)
+        self._looker = Throttled(self._draw, EVERY)
         self._controls(chosen, task, steps)
         self._columns = two_columns()
         self._begin()

@@ -23,7 +23,7 @@ from attnlab.core.markup import legible
 from attnlab.figures.drawing import Drawing
 from attnlab.structures.table import Table, TableQuestion
 from attnlab_widgets import table_words
-from attnlab_widgets.base import STATIC, BaseWidget, Checked, asked
+from attnlab_widgets.base import STATIC, BaseWidget, Checked, as_trait_error
 from attnlab_widgets.table_picture import picture
 
 MOST_ROWS, MOST_COLUMNS, MOST_QUESTIONS, LONGEST = 60, 16, 100, 300
@@ -116,7 +116,7 @@ class TableView(BaseWidget):
 
     @traitlets.validate("question")
     def _a_question(self, proposal: Any) -> int:
-        return asked(_number, "question", proposal["value"], len(self._questions))
+        return as_trait_error(_number, "question", proposal["value"], len(self._questions))
 
     @traitlets.observe("question")
     def _to_the_best(self, _change: Any) -> None:
@@ -124,7 +124,7 @@ class TableView(BaseWidget):
 
     @traitlets.validate("cell")
     def _a_cell(self, proposal: Any) -> list[int]:
-        return asked(_cell, proposal["value"], self._asked)
+        return as_trait_error(_cell, proposal["value"], self._asked)
 
 
 def _question(at: int, given: Any, rows: Any, columns: Any) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def _question(at: int, given: Any, rows: Any, columns: Any) -> dict[str, Any]:
         "columns": _scores(f"columns[{at}]", columns, size[1]),
         "answer": answer,
     }
-    return {**found, "said": table_words.said_aloud(found)}
+    return {**found, "said": table_words.announcement(found)}
 
 
 def _parts(name: str, given: Any) -> tuple[Table, str, list[int] | None]:

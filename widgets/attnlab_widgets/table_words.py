@@ -16,7 +16,7 @@ def best(question: Asked) -> list[int]:
     return [_first_largest(question["rows"]), _first_largest(question["columns"])]
 
 
-def said_aloud(question: Asked) -> str:
+def announcement(question: Asked) -> str:
     """The best cell, its score, and whether it is the answer."""
     cell, answer = best(question), question["answer"]
     row, column = question["rows"][cell[0]], question["columns"][cell[1]]

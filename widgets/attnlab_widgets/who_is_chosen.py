@@ -27,7 +27,7 @@ from attnlab.figures.labels import visible
 from attnlab.lens import choices
 from attnlab.lens.choices import Choice
 from attnlab.mechanisms.learned.reformer import unit
-from attnlab_widgets.base import STATIC, BaseWidget, Checked, asked
+from attnlab_widgets.base import STATIC, BaseWidget, Checked, as_trait_error
 from attnlab_widgets.base import Choice as OneOf
 from attnlab_widgets.chosen_picture import picture
 
@@ -235,11 +235,11 @@ class WhoIsChosen(BaseWidget):
 
     @traitlets.validate("turn")
     def _angle(self, proposal: Any) -> float:
-        return asked(check_number, "turn", proposal["value"])
+        return as_trait_error(check_number, "turn", proposal["value"])
 
     @traitlets.validate("moved")
     def _drags(self, proposal: Any) -> dict[str, list[float]]:
-        return asked(_moved, proposal["value"], len(self.tokens))
+        return as_trait_error(_moved, proposal["value"], len(self.tokens))
 
 
 def _moved(moved: dict[Any, Any], n: int) -> dict[str, list[float]]:

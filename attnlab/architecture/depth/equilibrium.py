@@ -72,7 +72,7 @@ from attnlab.core.charges import charge
 from attnlab.core.claims import Depth
 from attnlab.core.depth import Way
 from attnlab.core.derivatives import refuse_second
-from attnlab.core.fixed_point import Solver, anderson, iterated, residuals
+from attnlab.core.fixed_point import SolverOptions, anderson, iterated, residuals
 from attnlab.core.probe import note
 from attnlab.core.replay import Settings
 
@@ -80,7 +80,7 @@ from attnlab.core.replay import Settings
 
 
 @dataclass(frozen=True, kw_only=True)
-class EquilibriumOptions(Solver):
+class EquilibriumOptions(SolverOptions):
     """penalty: weight γ of the Jacobian penalty while training; 0 leaves it out."""
 
     penalty: float = 0.0
@@ -94,13 +94,15 @@ class EquilibriumOptions(Solver):
 # ---- forms
 
 
-def naive(x: Tensor, layers: Sequence[Layer], options: Solver = Solver()) -> Tensor:
+def naive(x: Tensor, layers: Sequence[Layer], options: SolverOptions = SolverOptions()) -> Tensor:
     """z ← x + g(z) until nothing changes, everything kept."""
     x = F.layer_norm(x, x.shape[-1:])
     return iterated(lambda z: x + added(z, layers), x, options)
 
 
-def implicit(x: Tensor, layers: Sequence[Layer], options: Solver = Solver()) -> Tensor:
+def implicit(
+    x: Tensor, layers: Sequence[Layer], options: SolverOptions = SolverOptions()
+) -> Tensor:
     """``naive`` by Anderson's acceleration; the gradient from the fixed point alone."""
     x = F.layer_norm(x, x.shape[-1:])
     branches = [branch for layer in layers for branch in layer.branches]
@@ -144,7 +146,7 @@ class _Equilibrium(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, layers: Sequence[Layer], options: Solver, x: Tensor, *parameters: Tensor
+        ctx: Any, layers: Sequence[Layer], options: SolverOptions, x: Tensor, *parameters: Tensor
     ) -> Tensor:
         ctx.layers, ctx.options, ctx.settings = layers, options, Settings.now(x)
 

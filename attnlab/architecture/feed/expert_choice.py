@@ -43,9 +43,9 @@ from attnlab.core.experts import (
     SEEN,
     Experts,
     Mixture,
-    Router,
     RouterRows,
     Routing,
+    ScoringOptions,
     by_expert,
     check_capacity,
     one_by_one,
@@ -62,7 +62,7 @@ from attnlab.core.shapes import TokenPadding, Tokens
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExpertChoiceOptions(Router):
+class ExpertChoiceOptions(ScoringOptions):
     """experts: their number, E.
     capacity: an expert takes int(T · capacity / E) of T tokens, so that ``capacity`` experts take a
         token in the mean.

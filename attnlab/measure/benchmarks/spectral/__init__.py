@@ -8,8 +8,8 @@ forms, growth and decoding are in the topics `forms`, `growth` and `decoding` of
 from collections.abc import Iterator
 
 from attnlab.measure import command
+from attnlab.measure.benchmarks import spectral
 from attnlab.measure.report import Row
-from attnlab.measure.topics import spectral
 
 
 def rows(*, quick: bool, threads: int) -> Iterator[Row]:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from attnlab import pretrained
-from attnlab.lens.find_heads import HeadFinder, find_heads
-from attnlab.lens.find_heads.kinds import KINDS, SHARES
-from attnlab.lens.find_heads.positional import PLACES
+from attnlab.lens.head_kinds import HeadFinder, find_heads
+from attnlab.lens.head_kinds.kinds import KINDS, SHARES
+from attnlab.lens.head_kinds.positional import PLACES
 from attnlab.lens.heads import head_statistics
 from attnlab.lens.watch import watch
 

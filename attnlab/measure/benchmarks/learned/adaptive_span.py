@@ -13,7 +13,7 @@ from torch import Tensor
 from attnlab.measure.count import count, exponent
 from attnlab.measure.report import Row
 from attnlab.measure.timing import compare
-from attnlab.mechanisms.learned.adaptive_span import Span, banded, naive
+from attnlab.mechanisms.learned.adaptive_span import AdaptiveSpanOptions, banded, naive
 
 HEADS, WIDTH, RAMP = 4, 64, 32
 
@@ -58,7 +58,7 @@ def _inputs(n: int, longest: int) -> tuple[Tensor, ...]:
 
 
 def _form(form: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    return partial(form, options=Span(ramp=RAMP))
+    return partial(form, options=AdaptiveSpanOptions(ramp=RAMP))
 
 
 def _trained(form: Callable[..., Tensor], n: int, longest: int) -> Callable[[], object]:

@@ -18,7 +18,7 @@ _ROUNDS = 7
 
 
 @dataclass(frozen=True)
-class Ceilings:
+class PeakRates:
     """``peak`` in FLOPs and ``bandwidth`` in bytes per second, with so many ``threads``."""
 
     peak: float
@@ -31,7 +31,7 @@ class Ceilings:
         return self.peak / self.bandwidth
 
 
-def ceilings(*, threads: int | None = None, device: str = "cpu") -> Ceilings:
+def peak_rates(*, threads: int | None = None, device: str = "cpu") -> PeakRates:
     """Measure this machine, in about a second. ``threads`` is PyTorch's; None keeps what is set.
 
     The fastest of several rounds counts: other programs can only make a round slower.
@@ -54,4 +54,4 @@ def ceilings(*, threads: int | None = None, device: str = "cpu") -> Ceilings:
         )
     of_product, of_copy = (min(one.seconds) for one in timed)
     moved = 2 * source.numel() * source.element_size()  # read once, written once
-    return Ceilings(2 * _SIDE**3 / of_product, moved / of_copy, used)
+    return PeakRates(2 * _SIDE**3 / of_product, moved / of_copy, used)

@@ -15,8 +15,8 @@ from attnlab.measure.report import Row
 from attnlab.measure.timing import compare
 from attnlab.mechanisms.learned.routing_transformer import (
     CARD,
-    Clusters,
     RoutingAttention,
+    RoutingOptions,
     gathered,
 )
 
@@ -32,7 +32,7 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
 
 
 def _layer(n: int) -> RoutingAttention:
-    return RoutingAttention(DIM, HEADS, options=Clusters(clusters=math.isqrt(n)))
+    return RoutingAttention(DIM, HEADS, options=RoutingOptions(clusters=math.isqrt(n)))
 
 
 def _train(module: nn.Module, x: Tensor) -> object:

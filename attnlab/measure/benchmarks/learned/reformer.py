@@ -19,7 +19,7 @@ from attnlab.measure.count import count
 from attnlab.measure.peers import Made
 from attnlab.measure.report import Row
 from attnlab.measure.timing import compare
-from attnlab.mechanisms.learned.reformer import Hashing, Reformer, chunked
+from attnlab.mechanisms.learned.reformer import Reformer, ReformerOptions, chunked
 from attnlab.models.tiny import TinyTransformer
 
 DIM, HEADS, CHUNK, ROUNDS = 256, 4, 64, 4
@@ -43,7 +43,7 @@ def _sequence(n: int, device: str = "cpu") -> Tensor:
 
 
 def _ours(n: int) -> Reformer:
-    options = Hashing(buckets=n // CHUNK, chunk=CHUNK, rounds=ROUNDS)
+    options = ReformerOptions(buckets=n // CHUNK, chunk=CHUNK, rounds=ROUNDS)
     return Reformer(DIM, HEADS, causal=True, options=options)
 
 

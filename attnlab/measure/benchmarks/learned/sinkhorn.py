@@ -12,7 +12,7 @@ from attnlab.measure.comparison import Keys, ratio
 from attnlab.measure.count import count
 from attnlab.measure.report import Row
 from attnlab.measure.timing import compare
-from attnlab.mechanisms.learned.sinkhorn import CARD, Blocks, SinkhornAttention, blocked
+from attnlab.mechanisms.learned.sinkhorn import CARD, SinkhornAttention, SinkhornOptions, blocked
 
 DIM, HEADS, BLOCK, ITERATIONS = 256, 4, 64, 5
 
@@ -25,7 +25,7 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
 
 
 def _layer(n: int) -> SinkhornAttention:
-    options = Blocks(block=BLOCK, max_len=n, iterations=ITERATIONS)
+    options = SinkhornOptions(block=BLOCK, max_len=n, iterations=ITERATIONS)
     return SinkhornAttention(DIM, HEADS, options=options)
 
 

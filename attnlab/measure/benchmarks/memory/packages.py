@@ -12,9 +12,12 @@ from attnlab.measure.comparison import ratio
 from attnlab.measure.count import count
 from attnlab.measure.report import Row
 from attnlab.measure.timing import compare
-from attnlab.mechanisms.latents.perceiver_io import Latents, PerceiverIO
-from attnlab.mechanisms.memory.compressive_transformer import Compression, CompressiveTransformer
-from attnlab.mechanisms.memory.transformer_xl import Segments, TransformerXL
+from attnlab.mechanisms.latents.perceiver_io import PerceiverIO, PerceiverIOOptions
+from attnlab.mechanisms.memory.compressive_transformer import (
+    CompressiveOptions,
+    CompressiveTransformer,
+)
+from attnlab.mechanisms.memory.transformer_xl import TransformerXL, TransformerXLOptions
 
 DIM, HEADS, REPEATS = 256, 4, 15
 
@@ -57,7 +60,9 @@ def transformer_xl(memory: int, segment: int) -> Made:
     from x_transformers.x_transformers import Attention
 
     package = Attention(DIM, dim_head=DIM // HEADS, heads=HEADS, causal=True, flash=True).eval()
-    layer = TransformerXL(DIM, HEADS, options=Segments(segment=segment, memory=memory)).eval()
+    layer = TransformerXL(
+        DIM, HEADS, options=TransformerXLOptions(segment=segment, memory=memory)
+    ).eval()
     past, x = drawn(1, memory, DIM), drawn(1, segment, DIM)
     _, state = layer.step(past)
     theirs = torch.no_grad()(lambda: package(x, mem=past))
@@ -73,7 +78,7 @@ def compressive(memory: int, segment: int) -> Made:
     from compressive_transformer_pytorch.compressive_transformer_pytorch import SelfAttention
 
     rate, kept = 4, memory
-    options = Compression(
+    options = CompressiveOptions(
         segment=segment, memory=memory, compressed=kept, rate=rate, compression="convolution"
     )
     layer = CompressiveTransformer(DIM, HEADS, options=options).eval()
@@ -97,7 +102,7 @@ def perceiver(n: int, backward: bool) -> Made:
         latent_heads=HEADS, cross_dim_head=DIM // HEADS, latent_dim_head=DIM // HEADS,
         decoder_ff=True,
     )  # fmt: skip
-    layer = PerceiverIO(DIM, HEADS, options=Latents(latents=32, depth=2, widening=4))
+    layer = PerceiverIO(DIM, HEADS, options=PerceiverIOOptions(latents=32, depth=2, widening=4))
     x = drawn(1, n, DIM).requires_grad_(backward)
 
     def call(module: nn.Module, run: Callable[[], Tensor]) -> Callable[[], object]:

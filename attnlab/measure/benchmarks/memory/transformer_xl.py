@@ -8,7 +8,11 @@ from torch import Tensor
 
 from attnlab.measure.report import Row
 from attnlab.measure.timing import compare
-from attnlab.mechanisms.memory.transformer_xl import Segments, SegmentState, TransformerXL
+from attnlab.mechanisms.memory.transformer_xl import (
+    SegmentState,
+    TransformerXL,
+    TransformerXLOptions,
+)
 
 DIM, HEADS, REPEATS = 256, 4, 7
 
@@ -16,8 +20,10 @@ DIM, HEADS, REPEATS = 256, 4, 7
 def rows(*, quick: bool, threads: int) -> Iterator[Row]:
     """fp32, batch 1, dim 256, one layer, inference."""
     memory, segment, repeats = (32, 8, 2) if quick else (512, 64, REPEATS)
-    layer = TransformerXL(DIM, HEADS, options=Segments(segment=segment, memory=memory))
-    whole = TransformerXL(DIM, HEADS, options=Segments(segment=memory + segment, memory=0))
+    layer = TransformerXL(DIM, HEADS, options=TransformerXLOptions(segment=segment, memory=memory))
+    whole = TransformerXL(
+        DIM, HEADS, options=TransformerXLOptions(segment=memory + segment, memory=0)
+    )
     x = torch.randn(1, memory + segment, DIM, generator=torch.Generator().manual_seed(0))
     calls = {"memory": partial(_read_on, layer, x, memory), "again": partial(_again, whole, x)}
     timings = compare(calls, baseline="memory", repeats=repeats, threads=threads)

@@ -133,7 +133,7 @@ def _resident(form: str, n: int, backward: bool, threads: int) -> int:
     setup = f"""
 import torch
 from attnlab.mechanisms.dense.flash import {form} as form
-from attnlab.measure.topics.dense import inputs
+from attnlab.measure.benchmarks.dense import inputs
 
 def run(tensors):
     with torch.set_grad_enabled({backward}):

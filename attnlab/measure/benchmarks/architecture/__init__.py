@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from attnlab.measure import command
+from attnlab.measure.benchmarks import architecture
 from attnlab.measure.report import Row
-from attnlab.measure.topics import architecture
 
 
 def rows(*, quick: bool, threads: int) -> Iterator[Row]:

@@ -46,8 +46,8 @@ import torch
 from torch import Tensor
 
 from attnlab.core.lazy import modules_of
-from attnlab.lens.find_heads.kinds import Heads
-from attnlab.lens.find_heads.sums import LayerSums, measure
+from attnlab.lens.head_kinds.kinds import Heads
+from attnlab.lens.head_kinds.sums import LayerSums, measure
 from attnlab.lens.heads import DELIMITERS, check_delimiters
 from attnlab.lens.record import Seen
 

@@ -16,14 +16,14 @@ What is measured at each step, on sequences that are the same for all:
     in-context score    the loss on unseen text at positions 48 to 63 less that at positions 8 to
                      15: how much more context helps (Olsson et al. 2022, arXiv:2209.11895)
     repeats right    per cent of right answers on random tokens that repeat
-    induction, previous    the largest such share of all heads (`attnlab.lens.find_heads`) there;
+    induction, previous    the largest such share of all heads (`attnlab.lens.head_kinds`) there;
                      of "symbols" also "previous, both heads", the sum over layer 0
     induction in text    the largest share of all heads on unseen text
 
 Lesson 61 draws what
 
-    python -m attnlab.experiments births --threads 1 --json \\
-        attnlab/experiments/assets/61_births.json
+    python -m attnlab.experiments induction_formation --threads 1 --json \\
+        attnlab/experiments/assets/61_induction_formation.json
 
 has written.
 """
@@ -39,8 +39,8 @@ from torch.nn import functional as F
 
 from attnlab.experiments import grid
 from attnlab.experiments.grid import Grid, Scores, Trained
-from attnlab.lens.find_heads import find_heads
-from attnlab.lens.find_heads.kinds import Heads
+from attnlab.lens.head_kinds import find_heads
+from attnlab.lens.head_kinds.kinds import Heads
 from attnlab.lens.watch import watch
 from attnlab.tasks import Batch, repeats
 from attnlab.tasks.documentation import Documentation

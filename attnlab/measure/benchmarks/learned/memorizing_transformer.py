@@ -37,7 +37,7 @@ from attnlab.measure.report import Row
 from attnlab.measure.timing import compare, taken_by
 from attnlab.mechanisms.learned.memorizing_transformer import (
     MemorizingAttention,
-    Memory,
+    MemorizingOptions,
     MemoryState,
 )
 
@@ -156,7 +156,7 @@ def _layers(memory: int, repeats: int, threads: int) -> Iterator[Row]:
     calls, found = {}, {}
     x = torch.randn(1, min(512, memory // 4), DIM, generator=_generator(2))
     for search in ("exact", "approximate"):
-        options = Memory(segment=memory, cache=0, memory=memory, search=search)
+        options = MemorizingOptions(segment=memory, cache=0, memory=memory, search=search)
         state = _after(memory, options)
         calls[search] = partial(_step, _layer(options), x, state)
         with record() as notes:
@@ -173,7 +173,7 @@ def _decoding(memories: tuple[int, ...], quick: bool, threads: int) -> Iterator[
     """One token after a text that fills the memory."""
     calls = {}
     for memory in memories:
-        options = Memory(segment=128, cache=128, memory=memory)
+        options = MemorizingOptions(segment=128, cache=128, memory=memory)
         x = torch.randn(1, 1, DIM)
         calls[f"{memory:,}"] = partial(_step, _layer(options), x, _after(memory, options))
     timings = compare(calls, repeats=2 if quick else 21, threads=threads)
@@ -184,13 +184,13 @@ def _decoding(memories: tuple[int, ...], quick: bool, threads: int) -> Iterator[
         yield ratio(figure, timing, timings[0], work=keys, at_most=bound)
 
 
-def _layer(options: Memory) -> MemorizingAttention:
+def _layer(options: MemorizingOptions) -> MemorizingAttention:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return MemorizingAttention(DIM, HEADS, options=options).eval()
 
 
-def _after(memory: int, options: Memory) -> MemoryState:
+def _after(memory: int, options: MemorizingOptions) -> MemoryState:
     past = torch.randn(1, HEADS, memory, DIM // HEADS, generator=_generator(3))
     past = F.normalize(past, dim=-1)
     return MemoryState.of(past, past, options)

@@ -1,12 +1,12 @@
-"""The experiment `births`, small: its data, what is measured, and what is stored."""
+"""The experiment `induction_formation`, small: its data, what is measured, and what is stored."""
 
 import pytest
 import torch
 from torch import nn
 
-from attnlab.experiments import births
-from attnlab.experiments.births import LENGTH, TOKENS, build, film, measured
-from attnlab.lens.find_heads import find_heads
+from attnlab.experiments import induction_formation
+from attnlab.experiments.induction_formation import LENGTH, TOKENS, build, film, measured
+from attnlab.lens.head_kinds import find_heads
 
 
 def test_a_film_has_the_steps_in_order_and_the_training_goes_on() -> None:
@@ -48,7 +48,7 @@ def test_what_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
         seen = {"a": torch.stack([even, w]).expand(len(batch), 2, LENGTH, LENGTH)}
         return model(batch.inputs), find_heads(seen, batch.inputs)
 
-    monkeypatch.setattr(births, "look", look)
+    monkeypatch.setattr(induction_formation, "look", look)
     found = measured(Copying(), "text")
     assert list(found) == [
         *("loss", "in-context score", "repeats right", "induction", "previous"),

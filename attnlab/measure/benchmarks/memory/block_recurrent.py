@@ -8,7 +8,11 @@ from torch import Tensor
 
 from attnlab.measure.report import Row
 from attnlab.measure.timing import compare
-from attnlab.mechanisms.memory.block_recurrent import BlockRecurrent, Blocks, BlockState
+from attnlab.mechanisms.memory.block_recurrent import (
+    BlockRecurrent,
+    BlockRecurrentOptions,
+    BlockState,
+)
 
 DIM, HEADS, REPEATS = 256, 4, 15
 
@@ -16,7 +20,7 @@ DIM, HEADS, REPEATS = 256, 4, 15
 def rows(*, quick: bool, threads: int) -> Iterator[Row]:
     """fp32, batch 1, dim 256, one layer, inference."""
     block, near, far, repeats = (8, 16, 64, 2) if quick else (64, 128, 4096, REPEATS)
-    layer = BlockRecurrent(DIM, HEADS, options=Blocks(block=block, states=block))
+    layer = BlockRecurrent(DIM, HEADS, options=BlockRecurrentOptions(block=block, states=block))
     x = torch.randn(1, far + 1, DIM, generator=torch.Generator().manual_seed(0))
     states = {n: _after(layer, x[:, :n]) for n in (near, far)}
     kept = {n: sum(part.nbytes for part in state) for n, state in states.items()}

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnlab.lens.find_heads.kinds import SHARES, STATISTICS, Head
-from attnlab.lens.find_heads.positional import by_place, positional_share
+from attnlab.lens.head_kinds.kinds import SHARES, STATISTICS, Head
+from attnlab.lens.head_kinds.positional import by_place, positional_share
 from attnlab.lens.heads import Sum, head_sums, share, summed
 
 Sums = dict[str, Sum]

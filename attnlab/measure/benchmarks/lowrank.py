@@ -15,7 +15,7 @@ from attnlab.measure.memory import available
 from attnlab.measure.report import Row
 from attnlab.measure.timing import compare
 from attnlab.mechanisms.dense.full import FullAttention
-from attnlab.mechanisms.lowrank.linformer import Linformer, Places, Projection, fused
+from attnlab.mechanisms.lowrank.linformer import Linformer, LinformerOptions, Projection, fused
 
 DIM, HEADS, K = 256, 4, 128
 
@@ -50,7 +50,7 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
 
 
 def _linformer(n: int, k: int = K, *, early: bool = True) -> Linformer:
-    return Linformer(DIM, HEADS, options=Places(k=min(k, n), max_len=n, early=early))
+    return Linformer(DIM, HEADS, options=LinformerOptions(k=min(k, n), max_len=n, early=early))
 
 
 def _full(form: Literal["naive", "fused"] = "fused", device: str = "cpu") -> FullAttention:
@@ -217,7 +217,7 @@ def _layerwise(n: int, k: int, *, form: str = "fused", device: str = "cpu") -> L
             DIM,
             HEADS,
             form="naive" if form == "naive" else "fused",
-            options=Places(sharing="layerwise", projection=shared, early=True),
+            options=LinformerOptions(sharing="layerwise", projection=shared, early=True),
         )
 
 

@@ -13,13 +13,13 @@ from attnlab import catalog
 from attnlab.core.patterns import Pattern, fixed, global_, local, random, strided
 from attnlab.core.sparse.blocked import blocked
 from attnlab.core.sparse.layout import forget, layout
+from attnlab.measure.benchmarks.dense import HEADS, WIDTH, inputs
 from attnlab.measure.comparison import Keys, all_keys, ratio
 from attnlab.measure.count import count, exponent
 from attnlab.measure.memory import resident
 from attnlab.measure.peers import Layer, Made, big_bird, local_attention, longformer
 from attnlab.measure.report import Row
 from attnlab.measure.timing import compare
-from attnlab.measure.topics.dense import HEADS, WIDTH, inputs
 
 WINDOW, BLOCK, STRIDE = 128, 64, 128
 
@@ -210,7 +210,7 @@ def _extra_memory(n: int) -> Iterator[Row]:
 
 _LAYOUT = """
 import torch
-from attnlab.measure.topics.patterns import patterns
+from attnlab.measure.benchmarks.patterns import patterns
 from attnlab.core.sparse.layout import forget, layout
 layout(patterns(256)[{name!r}], 256, 256)
 pattern = patterns({n})[{name!r}]

@@ -1,12 +1,12 @@
-"""Recurrence and memory beside their loops, their peers and full attention."""
+"""Learned patterns: hashing, clustering, sorting, sparse softmax and search, beside their peers."""
 
 from collections.abc import Iterator
 
 from attnlab.measure import command
+from attnlab.measure.benchmarks import learned
 from attnlab.measure.report import Row
-from attnlab.measure.topics import memory
 
 
 def rows(*, quick: bool, threads: int) -> Iterator[Row]:
     """The rows of every module of this folder."""
-    yield from command.rows_of(memory, quick=quick, threads=threads)
+    yield from command.rows_of(learned, quick=quick, threads=threads)
