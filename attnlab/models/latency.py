@@ -35,8 +35,8 @@ class Latency(nn.Module):
 
     def __init__(self, space: Space, hidden: int = 32) -> None:
         super().__init__()
-        self.register_buffer("scale", torch.tensor(features(space.largest), dtype=torch.float64))
-        self.register_buffer("unit", torch.ones((), dtype=torch.float64))
+        self.scale = torch.tensor(features(space.largest), dtype=torch.float64)
+        self.unit = torch.ones((), dtype=torch.float64)
         width = len(features(space.largest))
         self.layers = nn.Sequential(
             nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(),
@@ -70,7 +70,7 @@ def fitted(
         torch.manual_seed(seed)
         model = Latency(space)
     taken = torch.tensor(list(timed.values()), dtype=torch.float64)
-    model.unit.copy_(taken.mean())  # type: ignore[operator]
+    model.unit = taken.mean()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     with torch.enable_grad():
         for _ in range(steps):

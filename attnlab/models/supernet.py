@@ -106,8 +106,10 @@ class Space:
     @property
     def largest(self) -> Sizes:
         layers = max(self.layers)
-        most = (max(each) for each in (self.hidden, self.heads, self.source))
-        return Sizes(max(self.dim), *((each,) * layers for each in most))
+        hidden, heads, source = (
+            (max(of),) * layers for of in (self.hidden, self.heads, self.source)
+        )
+        return Sizes(max(self.dim), hidden, heads, source)
 
     def __iter__(self) -> Iterator[Sizes]:
         """All of them."""
@@ -134,10 +136,12 @@ class Space:
     def draw(self, random: Random) -> Sizes:
         """One at random: first the number of layers, then the sizes of each."""
         layers = random.choice(self.layers)
-        chosen = self.hidden, self.heads, *([self.source] if len(self.source) > 1 else [])
         dim = random.choice(self.dim)
-        found = [tuple(random.choice(of) for _ in range(layers)) for of in chosen]
-        return Sizes(dim, *found) if len(found) > 2 else Sizes(dim, *found, self.source * layers)
+        hidden = tuple(random.choice(self.hidden) for _ in range(layers))
+        heads = tuple(random.choice(self.heads) for _ in range(layers))
+        if len(self.source) == 1:
+            return Sizes(dim, hidden, heads, self.source * layers)
+        return Sizes(dim, hidden, heads, tuple(random.choice(self.source) for _ in range(layers)))
 
 
 class Supernet(nn.Module):

@@ -71,7 +71,7 @@ from attnlab.core.card import Card, letters
 from attnlab.core.charges import charge
 from attnlab.core.claims import Depth
 from attnlab.core.depth import Way
-from attnlab.core.derivatives import refuse_second
+from attnlab.core.derivatives import forbid_double_backward
 from attnlab.core.fixed_point import SolverOptions, anderson, iterated, residuals
 from attnlab.core.probe import note
 from attnlab.core.replay import Settings
@@ -164,7 +164,7 @@ class _Equilibrium(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        refuse_second("depth='equilibrium'")
+        forbid_double_backward("depth='equilibrium'")
         own = list(used([branch for layer in ctx.layers for branch in layer.branches]).values())
         z = ctx.saved_tensors[0].detach()
         y = _sought(z, grad, ctx, own)

@@ -47,7 +47,7 @@ from attnlab.core.branches import Branch, Layer, used
 from attnlab.core.card import Card, letters
 from attnlab.core.claims import Depth
 from attnlab.core.depth import Way
-from attnlab.core.derivatives import refuse_second
+from attnlab.core.derivatives import forbid_double_backward
 from attnlab.core.replay import Settings
 
 # ---- forms
@@ -91,7 +91,7 @@ class _Reversible(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
-        refuse_second("depth='reversible'")
+        forbid_double_backward("depth='reversible'")
         (b, c), (grad_b, grad_c) = ctx.saved_tensors, grads
         found: dict[int, Tensor | None] = dict.fromkeys(used(ctx.branches))
         for part, settings in zip(reversed(ctx.branches), reversed(ctx.settings), strict=True):
