@@ -44,6 +44,31 @@ _WIDGETS = {
     "figures": "drawing loss_curve mathml",
     "lens.sources": "inputs joined layer_names layers patches readers tokens windows",
 }
+_FOLDERS = {
+    "attention_explorer": "models:explorer_models side:explorer_side",
+    "attention_view": "picture vectors",
+    "cost_lab": "picture:cost_picture",
+    "depth_view": "picture:depth_picture words:depth_words",
+    "energy_landscape": "picture:landscape_picture words:landscape_words",
+    "experts_view": "picture:experts_picture words:experts_words",
+    "graph_view": "path:graph_path picture:graph_picture words:graph_words",
+    "head_switchboard": "picture:switchboard_picture",
+    "long_range_use": "picture:far_picture",
+    "memory_film": "picture:film_picture words:film_words",
+    "pattern_studio": "picture:pattern_picture",
+    "position_explorer": "picture:position_picture",
+    "query_key_space": (
+        "bytes:space_bytes colours:space_colours maps:space_maps picture:space_picture"
+    ),
+    "query_on_a_plane": "picture:plane_picture points:plane_points words:plane_words",
+    "signal_lab": "picture:signal_picture presets:signal_presets words:signal_words",
+    "survey": "parts:survey_parts picture:survey_picture",
+    "table_view": "picture:table_picture words:table_words",
+    "tree_explorer": "picture:tree_picture",
+    "wall": "around:wall_around bytes:wall_bytes picture:wall_picture",
+    "who_is_chosen": "picture:chosen_picture",
+}
+"""Widget → what stands in its folder, with its old name beside it where that was another."""
 MOVED = {f"attnlab.{old}": new for old, new in _MODULES.items()} | {
     f"attnlab.{old}.{name}": f"attnlab.{new}.{name}"
     for (old, new), names in _PAGES.items()
@@ -59,6 +84,11 @@ MOVED |= {
     "attnlab_widgets.live_training": "attnlab.train.in_turn",
     "attnlab_widgets.slim_row": "attnlab_widgets.toolbar",
     "attnlab_widgets.two_sides": "attnlab_widgets.two_columns",
+}
+MOVED |= {
+    f"attnlab_widgets.{one.rpartition(':')[2]}": f"attnlab_widgets.{widget}.{one.partition(':')[0]}"
+    for widget, names in _FOLDERS.items()
+    for one in names.split()
 }
 
 T = TypeVar("T", bound=type)

@@ -12,13 +12,10 @@ from torch import nn
 pytest.importorskip("ipywidgets")
 pytest.importorskip("anywidget")
 
-from attnlab_widgets import (
-    attention_explorer,
-    background,
-    explorer_models,
-    explorer_side,
-)
+from attnlab_widgets import attention_explorer, background
 from attnlab_widgets.attention_explorer import TRAINING, AttentionExplorer
+from attnlab_widgets.attention_explorer import models as explorer_models
+from attnlab_widgets.attention_explorer import side as explorer_side
 from ipywidgets import HTML
 
 import attnlab

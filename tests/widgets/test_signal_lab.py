@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 import traitlets
-from attnlab_widgets import signal_presets
 from attnlab_widgets.signal_lab import SignalLab
-from attnlab_widgets.signal_picture import extents
+from attnlab_widgets.signal_lab import presets as signal_presets
+from attnlab_widgets.signal_lab.picture import extents
 
 from attnlab.core import state_space
 from attnlab.lens.mixing import mixing_matrix

@@ -1,7 +1,7 @@
 """The base of every attnlab widget: its bundle, its theme, its still picture, and HTML export.
 
-A widget is a pair of files: ``attnlab_widgets/<name>.py`` holds the state and validates it,
-``src/<name>.js`` draws it; ``npm run build`` bundles the latter into ``static/<name>.js``.
+A widget is a folder: its ``__init__.py`` holds the state and validates it, ``<name>.js`` draws it;
+``npm run build`` bundles the latter into ``static/<name>.js``.
 Large arrays are ``Bytes`` traits: ipywidgets sends them as binary buffers, not as JSON.
 """
 
@@ -75,6 +75,13 @@ def as_trait_error(check: Callable[..., T], *given: Any) -> T:
         return check(*given)
     except (TypeError, ValueError) as error:
         raise traitlets.TraitError(str(error)) from None
+
+
+def within(name: str, value: int, least: int, most: int) -> int:
+    """A whole number in these bounds; a TraitError otherwise."""
+    if not least <= value <= most:
+        raise traitlets.TraitError(f"`{name}` must be from {least} to {most}, got {value}")
+    return int(value)
 
 
 def check_range(name: str, value: Any, count: int) -> int:
