@@ -1,5 +1,6 @@
 """Equilibrium: where the solver ends, and the gradient that it does not keep."""
 
+from contextlib import suppress
 from itertools import pairwise
 
 import pytest
@@ -16,7 +17,9 @@ from attnlab.core.fixed_point import NoFixedPointError, NotExactWarning, SolverO
 from attnlab.core.probe import record
 from attnlab.measure.count import count
 from attnlab.models.tiny import TinyTransformer
+from attnlab.tasks.copying import Copying
 from attnlab.testing.architecture import deep
+from attnlab.train import fit
 
 EXACT = SolverOptions(tolerance=1e-13, most_steps=1000)
 VOCAB, N = 11, 7
@@ -299,6 +302,28 @@ def test_the_penalty_has_the_dropout_mask_of_the_solve(monkeypatch: pytest.Monke
     way = catalog.build("equilibrium", tolerance=1e-12, most_steps=1000, penalty=1.0).train()
     way(x, [Dropped()])
     torch.testing.assert_close(seen[0], nn.functional.layer_norm(x, x.shape[-1:]))
+
+
+def trained(penalty: float, steps: int) -> int:
+    """How many steps a training with a high learning rate takes before a text has no fixed point;
+    ``steps`` if it does not happen."""
+    task, taken = Copying(8, 8), []
+    torch.manual_seed(0)
+    ours = TinyTransformer(
+        **task.model_options(), dim=32, heads=2, layers=1, hidden=64, depth="equilibrium",
+        depth_options={"penalty": penalty},
+    )  # fmt: skip
+    with suppress(NoFixedPointError):
+        fit(ours, task, steps, learning_rate=1e-2, batch_size=16, progress=False, device="cpu",
+            callbacks=[lambda state: taken.append(state.step)])  # fmt: skip
+    return len(taken)
+
+
+def test_training_that_stops_goes_on_with_the_penalty() -> None:
+    """Measured with other seeds, too, it is no promise: see the page."""
+    without = trained(0.0, 60)
+    assert without < 60
+    assert trained(10.0, 60) > max(without, 30)
 
 
 def test_a_penalty_on_what_has_no_second_derivative_is_refused() -> None:
