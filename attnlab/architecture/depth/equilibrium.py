@@ -252,7 +252,10 @@ CARD = Card(
     options=EquilibriumOptions,
     build=Equilibrium,
     notes={"implicit": ("states", "residual")},
-    variants=({"tolerance": 1e-12, "most_steps": 1000}, {"tolerance": 1e-9, "penalty": 1.0}),
+    variants=(
+        {"tolerance": 1e-9, "penalty": 1.0},
+        {"tolerance": 1e-12, "most_steps": 1000},
+    ),
     aliases=("deq", "deep_equilibrium"),
     demo="""
     >>> def sizes(layers):  # elements that the forward pass keeps
