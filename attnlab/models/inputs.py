@@ -86,7 +86,7 @@ class Memory(NamedTuple):
             if padding is not None:
                 raise ValueError("memory_padding needs the memory that it belongs to.")
             return cls(structure=structure)
-        check_memory(values, tokens, model.dim)
+        check_memory(values, tokens, getattr(model, "memory_dim", model.dim))
         if padding is not None:
             check_padding("memory_padding", padding, values)
         if structure is not None and visibility(structure) is None:

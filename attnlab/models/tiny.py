@@ -101,6 +101,9 @@ class TinyTransformer(nn.Module):
         the attention layers are shared by all layers of a stack, and need mechanisms that take them
         (``attnlab.goes_with``).
     position_options: more keyword arguments for the scheme, as {"layout": "interleaved"}.
+    block, block_options: "layers", put together of the parts that follow; or the block of a paper,
+        which decides attention, feed-forward layers and joins itself: "mobilebert", "ib_bert" or
+        "evolved" (``attnlab.models.blocks``).
     feed, join, depth: pages of ``attnlab.architecture`` by their names: the feed-forward layer
         ("mlp", "gated", "switch", …), how a sublayer joins the stream ("pre_norm", "post_norm",
         "deep_norm", …: where the norm stands), and the way through the layers ("plain",
