@@ -8,7 +8,7 @@ process of its own only.
 
 import functools
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -115,6 +115,7 @@ class Backend:
     _is_in_bad_fork = staticmethod(lambda: False)
     current_device = staticmethod(lambda: 0)
     device_count = staticmethod(lambda: 1)
+    device = staticmethod(lambda index: nullcontext())
     manual_seed_all = staticmethod(lambda seed: None)
     get_rng_state = staticmethod(lambda device=None: torch.get_rng_state())
     set_rng_state = staticmethod(lambda state, device=None: torch.set_rng_state(state))

@@ -28,6 +28,7 @@ from torch.nn import functional as F
 
 from attnlab.core.charges import charge
 from attnlab.core.forms import upcasting
+from attnlab.core.heads import fits
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import no_autocast, upcast
 from attnlab.core.probe import note
@@ -109,7 +110,14 @@ def probabilities(
 
 
 def _refuse_not_finite(scores: Tensor) -> None:
-    if torch.compiler.is_compiling() or scores.isfinite().all():
+    if torch.compiler.is_compiling():
+        return
+    if scores.is_meta:
+        raise ValueError(
+            "which expert computes a token depends on its numbers, and on the meta device there "
+            "are none; give tensors of another device"
+        )
+    if scores.isfinite().all():
         return
     wrong = (~scores.isfinite().all(-1)).nonzero().tolist()
     raise ValueError(
@@ -239,6 +247,7 @@ class Mixture(nn.Module, ABC):
         self, x: Float[Tensor, "b n dim"], padding: TokenPadding = None
     ) -> Float[Tensor, "b n dim"]:
         """What the experts add to the stream: zeros where no expert computes a token."""
+        fits(x, "x", self.expand.in_features, self.expand.weight)
         return self._computed(x, self._routed(x, padding))
 
     def _routed(self, x: Tensor, padding: TokenPadding) -> Routing:

@@ -46,6 +46,7 @@ from torch.nn import functional as F
 from attnlab.core.card import Card, letters
 from attnlab.core.claims import Objective
 from attnlab.core.options import Options, Size
+from attnlab.core.precision import no_autocast, upcast
 from attnlab.core.probe import note
 from attnlab.objectives.asked import Asked
 from attnlab.objectives.batches import UNSCORED, Batch, CrossEntropy
@@ -188,9 +189,10 @@ class Contrastive(CrossEntropy):
         if self.first is None or self.second is None:
             raise ValueError("contrastive has no matrices yet: call objective.fitted(model) first")
         first, second = self.vectors(model, batch)
-        first, second = (F.normalize(x, dim=-1) for x in (self.first(first), self.second(second)))
+        both = upcast(self.first(first)), upcast(self.second(second))
+        first, second = (F.normalize(x, dim=-1) for x in both)  # by a length that may be 0
         note("similarities", lambda: first @ second.T)
-        return Pairs(first, second, self.log_scale.exp())
+        return Pairs(first, second, upcast(self.log_scale).exp())
 
     def loss(self, answers: Pairs, batch: Batch) -> Tensor:  # type: ignore[override]
         s = self._similarities(answers, batch)
@@ -204,7 +206,8 @@ class Contrastive(CrossEntropy):
     def _similarities(self, answers: Pairs, batch: Batch) -> Float[Tensor, "r r"]:
         """Of the pairs that are scored."""
         scored = batch.targets != UNSCORED
-        return answers.scale * answers.first[scored] @ answers.second[scored].T
+        with no_autocast(scored.device):
+            return answers.scale * answers.first[scored] @ answers.second[scored].T
 
 
 # ---- card

@@ -38,15 +38,18 @@ arXiv:1907.05242, section 3.
 """
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.core.card import Card, letters
 from attnlab.core.claims import Feed
 from attnlab.core.forms import form
+from attnlab.core.heads import fits
 from attnlab.core.options import Size, check_value
+from attnlab.core.precision import no_autocast, upcast
 from attnlab.core.probe import note
+from attnlab.core.shapes import TokenPadding, checked
 
 # ---- forms
 
@@ -63,7 +66,8 @@ def naive(
     first, second = half_keys.unbind(1)
     K = _enough(top, half_keys)
     whole = torch.cat((first.repeat_interleave(K, dim=1), second.repeat(1, K, 1)), dim=-1)
-    scores = torch.einsum("bnqd,qkd->bnqk", q.flatten(-2), whole)
+    with no_autocast(q.device):
+        scores = torch.einsum("bnqd,qkd->bnqk", upcast(q).flatten(-2), upcast(whole))
     return _read(*scores.topk(top), values)
 
 
@@ -77,7 +81,8 @@ def product(
 ) -> Float[Tensor, "b n dim"]:
     """The k best of each half, then the k best of the sums of their scores."""
     K = _enough(top, half_keys)
-    halves = torch.einsum("bnqsd,qskd->bnqsk", q, half_keys)
+    with no_autocast(q.device):
+        halves = torch.einsum("bnqsd,qskd->bnqsk", upcast(q), upcast(half_keys))
     scores, index = halves.topk(min(top, K))
     sums = scores[..., 0, :, None] + scores[..., 1, None, :]
     number = index[..., 0, :, None] * K + index[..., 1, None, :]
@@ -92,9 +97,8 @@ def _read(scores: Tensor, chosen: Tensor, values: Tensor) -> Tensor:
     """The values of these numbers, weighed by a softmax for each query, summed over queries."""
     weights, chosen = note("weights", scores.softmax(-1)), note("chosen", chosen)
     rows = chosen.flatten(0, 1).flatten(1)
-    out = F.embedding_bag(
-        rows, values.flatten(0, 1), mode="sum", per_sample_weights=weights.reshape(rows.shape)
-    )
+    factors = weights.reshape(rows.shape).to(values.dtype)
+    out = F.embedding_bag(rows, values.flatten(0, 1), mode="sum", per_sample_weights=factors)
     return out.unflatten(0, chosen.shape[:2])
 
 
@@ -141,9 +145,11 @@ class ProductKeys(nn.Module):
     def extra_repr(self) -> str:
         return f"keys={self.keys}, top={self.top}, queries={self.queries}"
 
+    @checked
     def forward(
-        self, x: Float[Tensor, "b n dim"], padding: Bool[Tensor, "b n"] | None = None
+        self, x: Float[Tensor, "b n dim"], padding: TokenPadding = None
     ) -> Float[Tensor, "b n dim"]:
+        fits(x, "x", self.query.in_features, self.query.weight)
         q = self._normalised(self.query(x), padding)
         q = q.unflatten(-1, (self.queries, 2, self.width))
         return product(q, self.half_keys, self._values(), top=self.top)
