@@ -168,7 +168,7 @@ class Dino(CrossEntropy):
         if not self.parts:
             head = Head(model.dim, self.options.hidden, self.options.outputs)
             teacher = nn.ModuleDict({"encoder": model, "teacher": head})
-            self.parts.update(copy.deepcopy(teacher).requires_grad_(False))
+            self.parts.update(dict(copy.deepcopy(teacher).requires_grad_(False).items()))
             self.parts["student"] = head
 
     def part(self, name: str) -> Any:

@@ -66,6 +66,7 @@ def step(made: TinyTransformer, objective: str = "next_token") -> None:
     classes = made.config["kind"] == "classifier"
     batch = Batch(tokens, tokens[:, 0] if classes else tokens.roll(-1, 1))
     asked = objective_of(objective)
+    asked.fitted(made)
     loss, count = asked(made.train(), batch, torch.Generator().manual_seed(0))
     assert loss.isfinite()
     if count:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from attnlab.core import patterns as p
-from attnlab.core.sparse.auto import auto, choose
+from attnlab.core.sparse.auto import SHORT_GPU, auto, choose
 from attnlab.core.sparse.blocked import blocked
 from attnlab.core.sparse.flex import flex
 from attnlab.core.sparse.layout import Batch, layout
@@ -82,10 +82,11 @@ def test_flex_takes_one_padding_for_all_sequences() -> None:
 
 
 def test_patterns_that_differ_between_sequences_are_not_for_flex() -> None:
-    pattern = p.document(torch.arange(701) // torch.tensor([[7], [13]]))
+    n = SHORT_GPU + 53
+    pattern = p.document(torch.arange(n) // torch.tensor([[7], [13]]))
     with torch.no_grad(), pytest.raises(ValueError, match="differs between sequences; use blocked"):
-        flex(*inputs(701, 701), pattern)
-    elsewhere = [x.to("meta") for x in inputs(701, 701)]
+        flex(*inputs(n, n), pattern)
+    elsewhere = [x.to("meta") for x in inputs(n, n)]
     choice = choose(*elsewhere, pattern)
     assert choice.form == "blocked"
     assert "differs between sequences" in choice.why

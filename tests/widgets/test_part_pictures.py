@@ -302,6 +302,27 @@ def test_an_answer_for_the_whole_text_is_said_once() -> None:
     assert not any(place.answer for place in found.asked)
 
 
+@pytest.mark.parametrize(("name", "texts"), [("contrastive", 2), ("matching", 2), ("specter", 3)])
+def test_texts_that_are_compared_stand_one_below_the_other(name: str, texts: int) -> None:
+    found = objective.look(attnlab.card(name))
+    assert [part.label for part in found.parts] == [f"text {i + 1}" for i in range(texts)]
+    assert [place for part in found.parts for place in part.places] == found.asked
+    words = part_pictures.drawn(name, LIGHT).words
+    assert f"It is read as text 1, text 2{', text 3' * (texts == 3)}; asked of all of it" in words
+
+
+def test_pieces_of_a_text_are_cut_where_the_objective_cuts_them() -> None:
+    text = objective.TEXT.split()[:-1]
+    found = objective.look(attnlab.card("dino"))
+    pieces = [[place.word for place in part.places] for part in found.parts]
+    assert len(pieces) == 6
+    assert all(
+        any(text[at : at + len(piece)] == piece for at in range(len(text))) for piece in pieces
+    )
+    assert min(map(len, pieces[:2])) > max(map(len, pieces[2:]))
+    assert found.whole == "10 answers"
+
+
 # ---- compressions
 
 

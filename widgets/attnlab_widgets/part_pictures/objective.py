@@ -32,29 +32,47 @@ class Place:
 
 
 @dataclass(frozen=True)
+class Strip:
+    """Tokens of one line of the picture, with its name if there are several lines."""
+
+    label: str
+    places: list[Place]
+
+
+@dataclass(frozen=True)
 class Example:
     """What an encoder reads, if there is one, what stands where answers are asked, how many tokens
-    of the text are hidden, and the answer for the whole text, if it is one."""
+    of the text are hidden, and what is answered for the whole text, if anything is. ``parts`` are
+    the texts or pieces that are compared, if there are several."""
 
     source: list[Place]
     asked: list[Place]
     hidden: int
     whole: str
+    parts: list[Strip]
+
+    def strips(self) -> list[Strip]:
+        """The lines of the picture."""
+        if self.parts:
+            return self.parts
+        return [Strip("", places) for places in (self.source, self.asked) if places]
 
 
 def draw(card: Card, theme: Theme) -> Sketch:
     found = look(card)
-    lines = _lines(found.source) + _lines(found.asked)
-    drawing = sheet(_TOP + lines * _LINE + 18, theme, "What is read, and what is asked")
-    line = _strip(drawing, found.source, 0)
-    line = _strip(drawing, found.asked, line)
+    strips = found.strips()
+    drawing = sheet(_TOP + sum(map(_high, strips)) + 18, theme, "What is read, and what is asked")
+    y = _TOP
+    for strip in strips:
+        _draw_strip(drawing, strip, y)
+        y += _high(strip)
     scored = sum(bool(place.answer) for place in found.asked)
     said = f"▾ the answer wanted, at {scored} of {len(found.asked)} places"
     if found.whole:
-        said = f"▾ one answer for the text: {found.whole}"
-    signs = any(place.kind == SIGN for place in (*found.source, *found.asked))
+        said = f"▾ asked of all of it: {found.whole}"
+    signs = any(place.kind == SIGN for strip in strips for place in strip.places)
     said += " · ⟨1⟩ is added to the text" if signs else ""
-    drawing.text(said, 8, _TOP + line * _LINE + 6, size=SMALL, quiet=True)
+    drawing.text(said, 8, y + 6, size=SMALL, quiet=True)
     return Sketch(drawing, _words(card, found, scored))
 
 
@@ -71,13 +89,32 @@ def look(card: Card) -> Example:
         asked = objective.prepare(given, torch.Generator().manual_seed(1))
     text = Text(vocabulary, given.inputs[0].tolist())
     source = [] if asked.source is None else text.places(asked.source, asked.source_padding)
-    by_token = asked.targets.dim() > 1
+    by_token = asked.targets.shape == asked.inputs.shape[:2]
     targets = asked.targets[0] if by_token else None
     places = text.places(asked.inputs, asked.padding, targets, in_place=not source)
     hidden = sum(place.kind == HIDDEN for place in source or places)
     if "hidden" in notes:
         hidden = int(notes.last("hidden").sum())
-    return Example(source, places, hidden, "" if by_token else f"class {int(asked.targets[0])}")
+    parts = [] if by_token else _parts(claims.texts, places, notes)
+    return Example(source, places, hidden, "" if by_token else _whole(asked, parts), parts)
+
+
+def _parts(texts: int, places: list[Place], notes: Any) -> list[Strip]:
+    """The texts of a row that holds several, or the pieces of it that are noted."""
+    if "start" in notes and "length" in notes:
+        ends = zip(notes.last("start")[0].tolist(), notes.last("length")[0].tolist(), strict=True)
+        return [Strip(f"piece {i}", places[a : a + n]) for i, (a, n) in enumerate(ends, 1)]
+    if texts == 1:
+        return []
+    wide = len(places) // texts
+    return [Strip(f"text {i + 1}", places[i * wide :][:wide]) for i in range(texts)]
+
+
+def _whole(asked: Any, parts: list[Strip]) -> str:
+    """A class, where one text has one; else how many answers there are."""
+    if asked.targets.dim() == 1:
+        return "which texts belong together" if parts else f"class {int(asked.targets[0])}"
+    return counted(asked.targets.shape[1], "answer", "answers")
 
 
 def _given(card: Card, vocab: int) -> dict[str, Any]:
@@ -139,32 +176,43 @@ def _words(card: Card, found: Example, scored: int) -> str:
     asked = f"the text has one answer, {found.whole}"
     if not found.whole:
         asked = f"{counted(scored, 'is', 'are')} scored"
+    if found.parts:
+        names = ", ".join(part.label for part in found.parts)
+        said, asked = f"It is read as {names}", f"asked of all of it: {found.whole}"
     claims: Any = card.claims
     hides = f"Hidden from the model: {claims.hidden}."
     return f"A text of {len(read)} tokens as it is read. {said}; {asked}. {hides}"
 
 
-def _placed(places: list[Place]) -> list[tuple[float, int, float]]:
+def _placed(strip: Strip) -> list[tuple[float, int, float]]:
     """Left, line and width of each box, wrapped like text."""
-    found, left, line = [], 8.0, 0
-    for place in places:
+    begin = 8.0 + (text_width(strip.label, SMALL) + 6 if strip.label else 0)
+    found, left, line = [], begin, 0
+    for place in strip.places:
         wide = max(22, text_width(place.word, 11) + 8, text_width(place.answer, 11) + 4)
         if left + wide > WIDE - 8:
-            left, line = 8.0, line + 1
+            left, line = begin, line + 1
         found.append((left, line, wide))
         left += wide + _GAP
     return found
 
 
-def _lines(places: list[Place]) -> int:
-    return _placed(places)[-1][1] + 1 if places else 0
+def _line(strip: Strip) -> int:
+    """The height of a line: with room for answers, if there are any."""
+    return _LINE if any(place.answer for place in strip.places) else _TALL + 8
 
 
-def _strip(drawing: Drawing, places: list[Place], first: int) -> int:
-    """Boxes from a line on; the line after them."""
+def _high(strip: Strip) -> int:
+    return (_placed(strip)[-1][1] + 1) * _line(strip) if strip.places else 0
+
+
+def _draw_strip(drawing: Drawing, strip: Strip, top: int) -> None:
+    """The boxes of a strip, which begins at that height."""
     theme = drawing.theme
-    for place, (x, line, wide) in zip(places, _placed(places), strict=True):
-        y, middle = _TOP + (first + line) * _LINE, x + wide / 2
+    if strip.label:
+        drawing.text(strip.label, 8, top + _TALL / 2, size=SMALL, quiet=True)
+    for place, (x, line, wide) in zip(strip.places, _placed(strip), strict=True):
+        y, middle = top + line * _line(strip), x + wide / 2
         fill = {HIDDEN: theme.quiet, SIGN: theme.paper}.get(place.kind, theme.panel)
         edge, width = (SERIES[1], 2) if place.kind == REPLACED else (theme.grid, 1)
         drawing.box(x, y, wide, _TALL, fill, edge, width)
@@ -177,4 +225,3 @@ def _strip(drawing: Drawing, places: list[Place], first: int) -> int:
                 [(middle - 4, low + 2), (middle + 4, low + 2), (middle, low + 6)], SERIES[0]
             )
             drawing.text(place.answer, middle, low + 13, size=11, anchor="middle", bold=True)
-    return first + _lines(places)
