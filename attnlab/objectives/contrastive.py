@@ -50,7 +50,7 @@ from attnlab.core.precision import no_autocast, upcast
 from attnlab.core.probe import note
 from attnlab.objectives.asked import Asked
 from attnlab.objectives.batches import UNSCORED, Batch, CrossEntropy
-from attnlab.objectives.encodings import Pooling, check_encoder, encoded, texts_of
+from attnlab.objectives.encodings import Pooling, beside, check_encoder, encoded, texts_of
 from attnlab.objectives.hiding import check_tokens
 
 # ---- options
@@ -154,7 +154,8 @@ class Contrastive(CrossEntropy):
         check_encoder("contrastive", model)
         if self.first is None:
             self.first, self.second = (
-                nn.Linear(model.dim, self.options.width, bias=False) for _ in range(2)
+                beside(nn.Linear(model.dim, self.options.width, bias=False), model)
+                for _ in range(2)
             )
 
     def after_step(self, model: nn.Module, step: int, steps: int) -> None:

@@ -52,7 +52,7 @@ from attnlab.core.precision import no_autocast, upcast
 from attnlab.core.probe import note
 from attnlab.objectives.asked import Asked, kept
 from attnlab.objectives.batches import UNSCORED, Batch, CrossEntropy
-from attnlab.objectives.encodings import check_encoder, encoded
+from attnlab.objectives.encodings import beside, check_encoder, encoded
 from attnlab.objectives.hiding import lengths
 from attnlab.objectives.views import Head, drawn_pieces, pieces
 
@@ -166,7 +166,7 @@ class Dino(CrossEntropy):
     def fitted(self, model: Any) -> None:
         check_encoder("dino", model)
         if not self.parts:
-            head = Head(model.dim, self.options.hidden, self.options.outputs)
+            head = beside(Head(model.dim, self.options.hidden, self.options.outputs), model)
             teacher = nn.ModuleDict({"encoder": model, "teacher": head})
             self.parts.update(dict(copy.deepcopy(teacher).requires_grad_(False).items()))
             self.parts["student"] = head

@@ -33,6 +33,7 @@ Departures.
 Elbayad, Gu, Grave, Auli. Depth-Adaptive Transformer. ICLR 2020, arXiv:1910.10073, sections 3 and 4.
 """
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
@@ -124,7 +125,9 @@ class DepthAdaptive(Way):
         if leave_after is not None and leave_after > layers:
             raise ValueError(f"leave_after should be at most layers={layers}, got {leave_after}")
         self.norm: nn.Module = nn.Identity()  # the stack gives its own
-        self.scores = nn.Linear(dim, layers - (halting == "geometric"))
+        with warnings.catch_warnings():  # of PyTorch, where one layer leaves nothing to ask
+            warnings.filterwarnings("ignore", "Initializing zero-element tensors")
+            self.scores = nn.Linear(dim, layers - (halting == "geometric"))
         nn.init.zeros_(self.scores.weight)
         nn.init.zeros_(self.scores.bias)
         with torch.no_grad():  # before training nobody leaves before the last layer

@@ -47,7 +47,6 @@ from attnlab.core.claims import Feed
 from attnlab.core.forms import form
 from attnlab.core.heads import fits
 from attnlab.core.options import Size, check_value
-from attnlab.core.precision import no_autocast, upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import TokenPadding, checked
 
@@ -66,8 +65,7 @@ def naive(
     first, second = half_keys.unbind(1)
     K = _enough(top, half_keys)
     whole = torch.cat((first.repeat_interleave(K, dim=1), second.repeat(1, K, 1)), dim=-1)
-    with no_autocast(q.device):
-        scores = torch.einsum("bnqd,qkd->bnqk", upcast(q).flatten(-2), upcast(whole))
+    scores = torch.einsum("bnqd,qkd->bnqk", q.flatten(-2), whole)
     return _read(*scores.topk(top), values)
 
 
@@ -81,8 +79,7 @@ def product(
 ) -> Float[Tensor, "b n dim"]:
     """The k best of each half, then the k best of the sums of their scores."""
     K = _enough(top, half_keys)
-    with no_autocast(q.device):
-        halves = torch.einsum("bnqsd,qskd->bnqsk", upcast(q), upcast(half_keys))
+    halves = torch.einsum("bnqsd,qskd->bnqsk", q, half_keys)
     scores, index = halves.topk(min(top, K))
     sums = scores[..., 0, :, None] + scores[..., 1, None, :]
     number = index[..., 0, :, None] * K + index[..., 1, None, :]
@@ -97,8 +94,9 @@ def _read(scores: Tensor, chosen: Tensor, values: Tensor) -> Tensor:
     """The values of these numbers, weighed by a softmax for each query, summed over queries."""
     weights, chosen = note("weights", scores.softmax(-1)), note("chosen", chosen)
     rows = chosen.flatten(0, 1).flatten(1)
-    factors = weights.reshape(rows.shape).to(values.dtype)
-    out = F.embedding_bag(rows, values.flatten(0, 1), mode="sum", per_sample_weights=factors)
+    out = F.embedding_bag(
+        rows, values.flatten(0, 1), mode="sum", per_sample_weights=weights.reshape(rows.shape)
+    )
     return out.unflatten(0, chosen.shape[:2])
 
 
