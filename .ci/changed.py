@@ -92,7 +92,7 @@ def in_browser(root: Path, changed: Iterable[str]) -> list[str]:
         if SHELF in path.parents:
             tests.update(SHOW_CARDS)
         if path.parts[0] == "widgets":
-            tests.add(f"tests/browser/test_{path.stem}.py")
+            tests.add(f"tests/browser/test_{widget_of(path)}.py")
         if path.parts[:2] == ("tests", "browser") and path.name.startswith("test_"):
             tests.add(str(path))
         if path.parts[:2] == ("attnlab", "exercises"):
@@ -106,9 +106,8 @@ def in_browser(root: Path, changed: Iterable[str]) -> list[str]:
 
 def goals(changed: Iterable[str]) -> list[str]:
     """Of the Makefile: a front end is built, compared with what is committed, and tested."""
-    parts = ("src/", "test/", "attnlab_widgets/static/", "package", "build.js")
-    built = tuple(f"widgets/{part}" for part in parts)
-    return ["check-widgets"] if any(name.startswith(built) for name in changed) else []
+    front = re.compile(r"widgets/(.*\.(js|css)|(test/.*|package[^/]*)\.json)")
+    return ["check-widgets"] if any(map(front.fullmatch, changed)) else []
 
 
 def pages_for(root: Path, path: Path) -> set[str]:
@@ -178,10 +177,17 @@ def near(root: Path, path: Path) -> Iterator[str]:
 def of_module(root: Path, path: Path) -> str:
     """The test of a module's name, else its room's folder of tests, else the catalogue's test."""
     room = "widgets" if path.parts[0] == "widgets" else Path(path.parts[1]).stem
-    for test in (f"tests/{room}/test_{path.stem}.py", f"tests/test_{room}.py", f"tests/{room}"):
+    name = widget_of(path) if room == "widgets" else path.stem
+    for test in (f"tests/{room}/test_{name}.py", f"tests/test_{room}.py", f"tests/{room}"):
         if (root / test).exists():
             return test
     return "tests/test_catalog.py"
+
+
+def widget_of(path: Path) -> str:
+    """The widget in whose folder a file stands, or the file's own name."""
+    at = path.parts.index("attnlab_widgets") + 1 if "attnlab_widgets" in path.parts else -1
+    return Path(path.parts[at]).stem
 
 
 def main(given: list[str]) -> int:

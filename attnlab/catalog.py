@@ -240,9 +240,9 @@ def build(
     if not isinstance(c.claims, Mixing) and (heads != 1 or causal):
         raise ValueError(f"{name} has no heads and is not causal; leave heads and causal out")
     if causal and c.causal == "never":
-        raise ValueError(f"{name} cannot be causal: {c.because}")
+        raise ValueError(f"{name} cannot be causal: {c.causal_reason}")
     if not causal and c.causal == "always":
-        raise ValueError(f"{name} is always causal; build it with causal=True: {c.because}")
+        raise ValueError(f"{name} is always causal; build it with causal=True: {c.causal_reason}")
     layer: dict[str, Any] = {"dim": dim, "heads": heads, "causal": causal}
     if isinstance(positions, str):
         positions = _scheme(positions, **layer)
@@ -290,9 +290,9 @@ def _scheme(name: str, **layer: Any) -> PositionScheme:
 def _refuse_scheme(c: Card, positions: object) -> None:
     check_value("positions", positions, PositionScheme | str | None)
     kind = "bias" if isinstance(positions, DistanceBias) else "encode"
-    if kind not in c.takes:
+    if kind not in c.position_roles:
         what = {"bias": "biases by distance", "encode": "rotated queries and keys"}[kind]
-        able = [other.name for other in cards() if kind in other.takes]
+        able = [other.name for other in cards() if kind in other.position_roles]
         raise ValueError(f"{c.name} cannot take {what}; mechanisms that can: {', '.join(able)}")
 
 
@@ -325,7 +325,7 @@ def goes_with(first: str, second: str) -> bool:
             "'positions'; or two of a feed-forward layer, a join and a depth; or an objective and "
             f"a mechanism or a feed-forward layer; got {first!r} and {second!r}"
         )
-    return b.role == "embed" or b.role in a.takes
+    return b.role == "embed" or b.role in a.position_roles
 
 
 def _fits(of: Mapping[str, Card]) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from attnlab_widgets.wall_picture import levels_of
+from attnlab_widgets.wall.picture import levels_of
 from PIL import Image
 
 import attnlab

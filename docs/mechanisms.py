@@ -102,7 +102,7 @@ def _map(card: Card, found: Implied, sources: Sources) -> str:
 
 def _card(card: Card) -> str:
     rows = [
-        ("causal", card.causal + (f": {card.because}" if card.because else "")),
+        ("causal", card.causal + (f": {card.causal_reason}" if card.causal_reason else "")),
         *([("gives up", card.gives_up)] if card.gives_up else []),
         *_costs(card),
     ]

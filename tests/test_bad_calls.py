@@ -44,7 +44,7 @@ from attnlab.models.positions import schemes
 from tests import bad_parts, scheme_inputs
 from tests.bad_calls import EITHER, REFUSE, VALUES, WELCOME, Call, bad_calls, fault, shown
 from tests.scheme_inputs import NOT_MIXING
-from tests.test_claims import CARDS, DIM, HEADS, SIZES, inputs, required, told, variants
+from tests.test_claims import CARDS, DIM, HEADS, SIZES, extra_inputs, inputs, required, variants
 
 LEAST = 1500
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
@@ -94,7 +94,7 @@ def tried(card: Card, dim: Any, heads: Any, causal: Any, **chosen: Any) -> Any:
     """A module built, and what it gives."""
     layer = attnlab.build(card.name, dim=dim, heads=heads, causal=causal, **chosen)
     width = dim if isinstance(dim, int) and dim < 1000 else DIM
-    return layer(torch.randn(2, 7, width), **told(card, torch.ones(2, 7, dtype=torch.bool)))
+    return layer(torch.randn(2, 7, width), **extra_inputs(card, torch.ones(2, 7, dtype=torch.bool)))
 
 
 def of_build(card: Card) -> Iterator[Call]:
@@ -127,7 +127,9 @@ def of_form(card: Card, name: str) -> Iterator[Call]:
     tensors = dict(zip(required(form), inputs(form, SIZES[0], torch.float32), strict=True))
     made = regrouped(form, tensors)
     real = torch.ones(SIZES[0]["b"], SIZES[0]["n"], dtype=torch.bool)
-    beside = functools.partial(told, card) if "structure" in parameters(form) else lambda _: {}
+    beside = (
+        functools.partial(extra_inputs, card) if "structure" in parameters(form) else lambda _: {}
+    )
     for each, parameter in parameters(form).items():
         right = {**made, **beside(real), **card.arguments(form, variant_with(card, each))}
         if each not in right and each in letters_of(form):
@@ -177,7 +179,7 @@ def of_module(card: Card) -> Iterator[Call]:
     target = f"module {card.name}"
     layer = attnlab.build(card.name, dim=DIM, heads=HEADS, causal=card.causal == "always")
     x, padding = torch.randn(2, 7, DIM), torch.arange(7) < torch.tensor([[7], [4]])
-    beside, padded = told(card, torch.ones_like(padding)), told(card, padding)
+    beside, padded = extra_inputs(card, torch.ones_like(padding)), extra_inputs(card, padding)
     yield from bad_calls(target, layer.forward, {"x": x, **beside})
     yield from bad_calls(target, layer.forward, {"x": x, "padding": padding, **padded})
     if beside:
@@ -186,7 +188,7 @@ def of_module(card: Card) -> Iterator[Call]:
         dirty = x.masked_fill(~padding[..., None], bad)
         call = functools.partial(layer, dirty, padding, **padded)
         yield Call(target, f"{bad} in padded tokens", call, WELCOME)
-    none = told(card, padding[:0])
+    none = extra_inputs(card, padding[:0])
     yield Call(target, "an empty batch", lambda: layer(x[:0], **none), WELCOME)
     call = functools.partial(layer, x[:0], padding[:0], **none)
     yield Call(target, "an empty batch with padding", call, WELCOME)

@@ -10,6 +10,7 @@ import pytest
 import attnlab
 from attnlab import catalog
 from attnlab.core.card import Card
+from attnlab.core.options import Options
 
 
 def test_every_page_of_the_shelf_is_found() -> None:
@@ -141,7 +142,7 @@ def test_maps_of_cards_show_what_is_out_of_reach() -> None:
     n = card_maps.LENGTH
     assert maps["full"].isfinite().all()
     assert maps["sparse_transformer"].triu(1)[0, 1:].isnan().all(), "always causal"
-    window = attnlab.card("longformer").small["window"]
+    window = attnlab.card("longformer").small_options["window"]
     assert maps["longformer"][0, window // 2 + 1 : n].isnan().all()
     assert maps["longformer"][0, : window // 2 + 1].isfinite().all()
 
@@ -204,11 +205,13 @@ def test_each_mixing_card_says_what_it_gives_up(card: Card) -> None:
     assert ("gives up", card.gives_up) in card.rows()
 
 
-@pytest.mark.parametrize("card", [c for c in attnlab.cards() if c.small], ids=lambda c: c.name)
+@pytest.mark.parametrize(
+    "card", [c for c in attnlab.cards() if c.small_options], ids=lambda c: c.name
+)
 def test_options_for_a_short_sentence_are_options(card: Card) -> None:
     assert card.mixes
     causal = card.causal == "always"
-    attnlab.build(card.name, dim=16, heads=2, causal=causal, **card.small)
+    attnlab.build(card.name, dim=16, heads=2, causal=causal, **card.small_options)
 
 
 @pytest.mark.parametrize("room", ["", "tasks.", "train."])
@@ -237,3 +240,12 @@ shell.run_cell("import attnlab, attnlab.tasks, attnlab.train")
 with provisionalcompleter():
     print(*(found.text for found in shell.Completer.completions(sys.argv[1], len(sys.argv[1]))))
 """
+
+
+def test_options_are_named_for_their_page() -> None:
+    """<Mechanism>Options, so that nobody has to learn a word for each page."""
+    for card in catalog.shelf():
+        if card.options is not Options:
+            own = card.options.__name__.removesuffix("Options").lower()
+            assert own != card.options.__name__.lower(), card.options
+            assert own in card.options.__module__.replace("_", ""), card.options

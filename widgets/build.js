@@ -1,14 +1,16 @@
-// Bundles src/<name>.js into attnlab_widgets/static/<name>.js: `npm ci && npm run build` gives the
-// same bytes everywhere. `--check` builds in memory and fails where a committed bundle differs.
-import { readFileSync, readdirSync, writeFileSync } from "node:fs";
+// Bundles attnlab_widgets/<name>/<name>.js into attnlab_widgets/static/<name>.js: `npm ci && npm run
+// build` gives the same bytes everywhere. `--check` builds in memory and fails where a committed
+// bundle differs. `#lib` and `#parts` are src/lib and src/parts, what several widgets share.
+import { existsSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import path from "node:path";
 import { build, transform } from "esbuild";
 
 const here = path.dirname(fileURLToPath(import.meta.url));
-const target = path.join(here, "attnlab_widgets", "static");
-const names = readdirSync(path.join(here, "src"))
-  .filter((name) => name.endsWith(".js"))
+const room = path.join(here, "attnlab_widgets");
+const target = path.join(room, "static");
+const names = readdirSync(room)
+  .filter((name) => existsSync(path.join(room, name, `${name}.js`)))
   .sort();
 
 /** Style sheets come in as texts, without their white space. */
@@ -25,7 +27,7 @@ const styles = {
 async function bundled(name) {
   const result = await build({
     absWorkingDir: here,
-    entryPoints: [`src/${name}`],
+    entryPoints: [`attnlab_widgets/${name}/${name}.js`],
     bundle: true,
     minify: true,
     format: "esm",
@@ -41,10 +43,10 @@ async function bundled(name) {
 let stale = 0;
 for (const name of names) {
   const text = await bundled(name);
-  const file = path.join(target, name);
+  const file = path.join(target, `${name}.js`);
   if (!process.argv.includes("--check")) {
     writeFileSync(file, text);
-    console.log(`${name}: ${(text.length / 1024).toFixed(0)} KiB`);
+    console.log(`${name}.js: ${(text.length / 1024).toFixed(0)} KiB`);
     continue;
   }
   let committed = "";
@@ -55,7 +57,7 @@ for (const name of names) {
   }
   if (committed !== text) {
     stale += 1;
-    console.error(`attnlab_widgets/static/${name} is not what src/${name} builds; run: npm run build`);
+    console.error(`attnlab_widgets/static/${name}.js is not what ${name}/${name}.js builds; run: npm run build`);
   }
 }
 process.exit(stale ? 1 : 0);

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.core.carried import check_carried
-from attnlab.core.heads import Heads, finite, fits
+from attnlab.core.heads import Heads, check_input, zero_nonfinite_padding
 from attnlab.core.layer import Layer
 from attnlab.core.probe import note
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
@@ -25,7 +25,7 @@ from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
 Taps = Float[Tensor, "b h n k"]
 
 
-def before(k: int, *, causal: bool) -> int:
+def left_taps(k: int, *, causal: bool) -> int:
     """How many of k taps lie before the token itself."""
     return k - 1 if causal else k // 2
 
@@ -48,14 +48,16 @@ def shifted(taps: Float[Tensor, "#b h #n k"], v: Float[Tensor, "b h n e"], p: in
     return out
 
 
-def inside(n: int, k: int, p: int, padding: Tensor | None, like: Tensor) -> Bool[Tensor, "... n k"]:
+def valid_taps(
+    n: int, k: int, p: int, padding: Tensor | None, like: Tensor
+) -> Bool[Tensor, "... n k"]:
     """Which taps meet a real token of the sequence: (n, k), or (b, 1, n, k) with padding."""
     at = torch.arange(n, device=like.device)[:, None] + torch.arange(k, device=like.device) - p
     real = (at >= 0) & (at < n)
     return real if padding is None else real & padding[:, at.clamp(0, n - 1)][:, None]
 
 
-class Before(NamedTuple):
+class ConvolutionState(NamedTuple):
     """What a causal convolution knows of the past: its last inputs, k − 1 of them at most."""
 
     inputs: Float[Tensor, "b r dim"]
@@ -93,27 +95,29 @@ class GatedConvolution(Layer):
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
-        fits(x, "x", self.heads.dim, self.inputs.weight)
-        u = self.inputs(finite(x, padding))
-        return finite(self._mixed(u, padding), padding)
+        check_input(x, "x", self.heads.dim, self.inputs.weight)
+        u = self.inputs(zero_nonfinite_padding(x, padding))
+        return zero_nonfinite_padding(self._mixed(u, padding), padding)
 
     @checked
-    def step(self, x: NewTokens, state: Before | None = None) -> tuple[NewTokens, Before]:
+    def step(
+        self, x: NewTokens, state: ConvolutionState | None = None
+    ) -> tuple[NewTokens, ConvolutionState]:
         """The next t tokens given the state of all before them (None at the beginning)."""
         self.heads.refuse_step(self.causal)
-        fits(x, "x", self.heads.dim, self.inputs.weight)
+        check_input(x, "x", self.heads.dim, self.inputs.weight)
         new = self.inputs(x)
         past = new[:, :0] if state is None else _inputs_of(state, new)
         u = torch.cat((past, new), dim=1)
         kept = u[:, max(0, u.shape[1] - (self.kernel - 1)) :].clone()  # a view would keep all
-        return self._mixed(u, None)[:, past.shape[1] :], note("state", Before(kept))
+        return self._mixed(u, None)[:, past.shape[1] :], note("state", ConvolutionState(kept))
 
     def _mixed(self, u: Tensor, padding: Tensor | None) -> Tensor:
-        values = finite(self.heads.value(u), padding)
+        values = zero_nonfinite_padding(self.heads.value(u), padding)
         v = note("values", self.heads.split(values, self.heads.value_dim))
         return self.heads.merge(self.convolve(u, v, padding))
 
 
-def _inputs_of(state: Before, new: Tensor) -> Tensor:
+def _inputs_of(state: ConvolutionState, new: Tensor) -> Tensor:
     check_carried({"inputs": (state.inputs, (None, new.shape[-1]))}, len(new), new)
     return state.inputs

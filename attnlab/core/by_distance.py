@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.core.derivatives import refuse_second
+from attnlab.core.derivatives import forbid_double_backward
 from attnlab.core.positions import BoundedBias, reversed_rows
 from attnlab.core.precision import upcast, upcast_dtype
 
@@ -278,7 +278,7 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, do: Tensor) -> tuple[Tensor | None, ...]:
-        refuse_second("attention with a bias by distance")
+        forbid_double_backward("attention with a bias by distance")
         q, k, v, table, out, lse, past = ctx.saved_tensors
         do = do if do.stride(-1) == 1 else do.contiguous()
         kernel = _Kernel(_Rows(q, do, out, lse), k, v, table, ctx.scale)

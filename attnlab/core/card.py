@@ -19,6 +19,7 @@ from torch import nn
 
 from attnlab.core.claims import ROLES, Claims, Cost, Mixing
 from attnlab.core.markup import escape
+from attnlab.core.moved import renamed
 from attnlab.core.options import Options, annotations_of, check_value, parameters_of
 from attnlab.core.positions import DistanceBias, Rotation
 from attnlab.core.story import Paper as Paper
@@ -49,6 +50,7 @@ LIKE_N = letters("m n_E")
 """Keys and edges: where a cost is to depend on n alone, there are as many of them as n."""
 
 
+@renamed(because="causal_reason", small="small_options", takes="position_roles")
 @dataclass(frozen=True)
 class Card:
     """The claims of one page of a shelf.
@@ -61,7 +63,7 @@ class Card:
     ``forms``     name → function; the first is ``naive``, the definition that the others must
                   equal.
     ``causal``    "never" (refuses), "optional" (``causal=True`` of its module) or "always".
-    ``because``   why, where it is never or always causal.
+    ``causal_reason``  why, where it is never or always causal.
     ``time``      FLOPs (two per multiply-add) of the mixing itself on one sequence, projections
                   apart; one expression for all forms, or one per form. In n, the widths d, e and
                   dim, the number of heads h, and options: what grows with n is written in n.
@@ -78,7 +80,7 @@ class Card:
                   ``build``, takes those that it has.
     ``aliases``   other names under which the catalogue finds it.
     ``gives_up``  what full attention has and it has not: one short plain sentence.
-    ``small``     options under which its map is drawn for a sentence of some thirty tokens, where
+    ``small_options``  options under which its map is drawn for some thirty tokens, where
                   the defaults are for thousands.
     ``demo``      what it does, in ten seconds: a few lines with prompts (``>>>``) and what they
                   print. ``attnlab`` and ``torch`` are imported, and the seed is set.
@@ -97,7 +99,7 @@ class Card:
     claims: Claims = field(default=None, repr=False)  # type: ignore[assignment]
     title: str = ""
     paper: Paper = UNSAID
-    because: str = ""
+    causal_reason: str = ""
     options: type[Options] = Options
     structure: type[Any] | None = None
     letters: Mapping[str, str] = field(default_factory=dict)
@@ -106,7 +108,7 @@ class Card:
     variants: tuple[Mapping[str, Any], ...] = ()
     aliases: tuple[str, ...] = ()
     gives_up: str = ""
-    small: Mapping[str, Any] = field(default_factory=dict)
+    small_options: Mapping[str, Any] = field(default_factory=dict)
     demo: str = ""
 
     def __post_init__(self) -> None:
@@ -128,7 +130,7 @@ class Card:
                 raise TypeError(f"card {self.name!r}: give its time and its memory")
             claims: Claims = Mixing(
                 causal=self.causal,
-                because=self.because,
+                causal_reason=self.causal_reason,
                 time=self.time,
                 memory=self.memory,
                 letters=self.letters,
@@ -162,7 +164,7 @@ class Card:
         return self.role in ("attend", "mix")
 
     @property
-    def takes(self) -> tuple[str, ...]:
+    def position_roles(self) -> tuple[str, ...]:
         """The roles of position schemes that its layer takes: some of "encode" and "bias"."""
         kinds = {"encode": Rotation, "bias": DistanceBias}
         annotation = parameters_of(self.build).get("positions", type(None)) if self.mixes else None
@@ -175,7 +177,9 @@ class Card:
 
     def _positions_taken(self) -> str:
         inside = {"encode": "rotated queries and keys", "bias": "biases by distance"}
-        return ", ".join(("added at the embedding", *(inside[role] for role in self.takes)))
+        return ", ".join(
+            ("added at the embedding", *(inside[role] for role in self.position_roles))
+        )
 
     def cost(
         self, what: str, form: str = "naive", options: Options | None = None, causal: bool = False

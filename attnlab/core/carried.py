@@ -65,7 +65,7 @@ def check_inputs(parts: Mapping[str, tuple[Tensor, int]], seen: Tensor, like: Te
             )
 
 
-def still_seen(seen: Bool[Tensor, "b r"], ended: Bool[Tensor, "b"]) -> Bool[Tensor, "b r"]:
+def mask_after_reset(seen: Bool[Tensor, "b r"], ended: Bool[Tensor, "b"]) -> Bool[Tensor, "b r"]:
     """The mask after a document has ended: all columns of a sequence whose ``ended`` is True become
     False."""
     check_ended(ended, len(seen))
@@ -81,7 +81,7 @@ def check_ended(ended: Tensor, batch: int) -> None:
         )
 
 
-def emptied(state: Carried, ended: Bool[Tensor, "b"], **start: float) -> Carried:
+def reset_rows(state: Carried, ended: Bool[Tensor, "b"], **start: float) -> Carried:
     """A named tuple of tensors (b, …) with 0 in those sequences where ``ended`` is True, or with
     the number that ``start`` has for a field."""
     check_ended(ended, len(state[0]))
@@ -107,7 +107,7 @@ def cleared(layer: nn.Module, state: Any, ended: Bool[Tensor, "b"]) -> Any:
     )
 
 
-def read_on(
+def step_in_segments(
     read: Callable[[Tensor, Any], tuple[Tensor, Any]], x: Tensor, state: Any, room: int,
     segment: int,
 ) -> tuple[Tensor, Any]:  # fmt: skip

@@ -41,7 +41,7 @@ class Mixing:
 
     ROLES: ClassVar[tuple[str, ...]] = ("attend", "mix", "encode", "bias", "embed")
     causal: str
-    because: str = ""
+    causal_reason: str = ""
     time: Cost | Mapping[str, Cost]
     memory: Cost | Mapping[str, Cost]
     letters: Mapping[str, str] = field(default_factory=dict)

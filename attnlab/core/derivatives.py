@@ -32,7 +32,7 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
 within.register_autograd(_backward, setup_context=_remember)
 
 
-def refuse_second(what: str) -> None:
+def forbid_double_backward(what: str) -> None:
     """Raise if a second derivative is requested from a backward pass that defines none.
 
     PyTorch's ``once_differentiable`` looks at the gradient that arrives. Of a plain sum that is a

@@ -16,7 +16,7 @@ Step: TypeAlias = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Solver(Options):
+class SolverOptions(Options):
     """When a fixed point counts as found, and how it is sought.
 
     tolerance: the largest norm of f(z) − z beside that of f(z), of every sequence.
@@ -43,7 +43,7 @@ class NotExactWarning(UserWarning):
     """The solver has not converged, and ``inexact`` lets it go on; the message has the residual."""
 
 
-def iterated(f: Step, z: Tensor, options: Solver) -> Tensor:
+def iterated(f: Step, z: Tensor, options: SolverOptions) -> Tensor:
     """The fixed point of f, by applying f again and again from z."""
     for _ in range(options.most_steps):
         new = f(z)
@@ -54,7 +54,7 @@ def iterated(f: Step, z: Tensor, options: Solver) -> Tensor:
     return _not_found(z, residual, options)
 
 
-def anderson(f: Step, z: Tensor, options: Solver) -> Tensor:
+def anderson(f: Step, z: Tensor, options: SolverOptions) -> Tensor:
     """The fixed point of f, by Anderson's acceleration from z.
 
     Of r = f(z) − z and f(z), the differences of past steps are mixed so that the norm of r would be
@@ -110,7 +110,7 @@ def residuals(new: Tensor, r: Tensor) -> Tensor:
     return top / (bottom + torch.finfo(wide).tiny)
 
 
-def _not_found(last: Tensor, left: Tensor, options: Solver) -> Tensor:
+def _not_found(last: Tensor, left: Tensor, options: SolverOptions) -> Tensor:
     """The last step where that is enough, with a warning; else an error."""
     residual = left.max().item()
     found = (

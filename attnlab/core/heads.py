@@ -69,22 +69,22 @@ class Heads(nn.Module):
     ) -> tuple[Queries, GroupKeys, GroupValues]:  # fmt: skip
         """Queries from ``x``; keys and values from ``context``, or from ``x`` itself.
 
-        What the tokens hold that ``padding`` masks reaches nobody (``finite``).
+        What the tokens hold that ``padding`` masks reaches nobody (``zero_nonfinite_padding``).
         ``start`` is the position of the first token, for a rotation; ``at`` those of all.
         """
         if not hasattr(self, "query"):
             raise ValueError("these heads were built with queries=False: they have values alone")
-        self.fits(x, "x")
+        self.check_input(x, "x")
         if context is not None and self.positions is not None:
             raise ValueError(
                 "a layer with positions has no cross-attention: the tokens of a context stand at "
                 "positions of another sequence"
             )
         if context is None:
-            x = context = finite(x, padding)
+            x = context = zero_nonfinite_padding(x, padding)
         else:
-            self.fits(context, "context")
-            context = finite(context, padding)
+            self.check_input(context, "context")
+            context = zero_nonfinite_padding(context, padding)
         q = self.split(self.query(x), self.head_dim)
         k = self.split(self.key(context), self.head_dim)
         v = self.values(context)
@@ -115,7 +115,7 @@ class Heads(nn.Module):
     @checked
     def values(self, x: Float[Tensor, "b m dim"]) -> GroupValues:
         """The values alone. Not noted: whoever has other queries and keys notes all three."""
-        self.fits(x, "x")
+        self.check_input(x, "x")
         return self.split(self.value(x), self.value_dim)
 
     @checked
@@ -150,9 +150,9 @@ class Heads(nn.Module):
         if not causal:
             raise ValueError("step decodes from left to right; build the module with causal=True")
 
-    def fits(self, x: Tensor, name: str) -> None:
+    def check_input(self, x: Tensor, name: str) -> None:
         """A ValueError if ``x`` has not the width, the device or the dtype of this layer."""
-        fits(x, name, self.dim, self.value.weight)
+        check_input(x, name, self.dim, self.value.weight)
 
 
 class Channels(Heads):
@@ -167,7 +167,7 @@ class Channels(Heads):
         super().__init__(dim, dim, queries=False, linear=lambda *_, bias: next(parts))
 
 
-def fits(x: Tensor, name: str, dim: int, weight: Tensor) -> None:
+def check_input(x: Tensor, name: str, dim: int, weight: Tensor) -> None:
     """A ValueError if ``x`` has not width ``dim``, or the device or dtype of a layer's weights."""
     if x.shape[-1] != dim:
         raise ValueError(
@@ -187,7 +187,7 @@ def fits(x: Tensor, name: str, dim: int, weight: Tensor) -> None:
         )
 
 
-def finite(x: Tokens, padding: TokenPadding) -> Tokens:
+def zero_nonfinite_padding(x: Tokens, padding: TokenPadding) -> Tokens:
     """``x`` with zeros for padded tokens, before anything is computed from them.
 
     A mask gives such a token the weight 0, but 0 · NaN is NaN, and so is 0 times what a large

@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from attnlab.core.carried import emptied
-from attnlab.core.heads import finite, fits
+from attnlab.core.carried import reset_rows
+from attnlab.core.heads import check_input, zero_nonfinite_padding
 from attnlab.core.precision import no_autocast, upcast
 from attnlab.core.probe import Restore, listening, note, restoring
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
@@ -38,7 +38,7 @@ def skipping_padding(
     order = (~padding).int().argsort(dim=1, stable=True)
     back = order.argsort(dim=1)
     with restoring(_moved(back, padding, rows)) if listening() else nullcontext():
-        out = run(finite(x, padding).gather(1, order[..., None].expand_as(x)))
+        out = run(zero_nonfinite_padding(x, padding).gather(1, order[..., None].expand_as(x)))
     return _rows_moved(out, back, padding)
 
 
@@ -93,7 +93,7 @@ class Hidden(NamedTuple):
 
     def cleared(self, ended: Bool[Tensor, "b"]) -> "Hidden":
         """Zeros, as at the beginning, in those sequences whose document has ``ended``."""
-        return emptied(self, ended)
+        return reset_rows(self, ended)
 
 
 class Cell(nn.Module):
@@ -110,14 +110,14 @@ class Cell(nn.Module):
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
-        self._fits(x)
+        self._check_input(x)
         run = lambda real: self.form(real, *self.parameters())  # noqa: E731
         return skipping_padding(run, x, padding, rows=("state",))
 
     @checked
     def step(self, x: NewTokens, state: Hidden | None = None) -> tuple[NewTokens, Hidden]:
         """The next t tokens given the state of all before them (None at the beginning)."""
-        self._fits(x)
+        self._check_input(x)
         fresh = Hidden(torch.zeros_like(upcast(x[:, 0])))
         if state is None:
             state = fresh
@@ -126,19 +126,19 @@ class Cell(nn.Module):
         new = Hidden(out[:, -1].clone())  # a view would keep all of them
         return out.to(x.dtype), note("state", new)
 
-    def _fits(self, x: Tokens) -> None:
-        fits(x, "x", self.dim, next(self.parameters()))
+    def _check_input(self, x: Tokens) -> None:
+        check_input(x, "x", self.dim, next(self.parameters()))
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}, form={self.name!r}"
 
 
-def begin(x: Tokens, before: Float[Tensor, "b dim"] | None) -> Float[Tensor, "b dim"]:
+def initial_hidden(x: Tokens, before: Float[Tensor, "b dim"] | None) -> Float[Tensor, "b dim"]:
     """The state before the first token: zeros unless ``before`` is given."""
     return torch.zeros_like(upcast(x)[:, 0]) if before is None else upcast(before)
 
 
-def by_gru(
+def run_gru_kernel(
     x: Tensor, of_input: Tensor, of_state: Tensor, input_bias: Tensor, state_bias: Tensor,
     before: Tensor | None,
 ) -> Tensor:  # fmt: skip
@@ -149,7 +149,7 @@ def by_gru(
     """
     weights = as_kernels_read(of_input, of_state, input_bias, state_bias)
     with no_autocast(x.device):
-        h = begin(x, before)[None]
+        h = initial_hidden(x, before)[None]
         states, _ = torch.gru(upcast(x), h, weights, *kernel_options())
     return note("state", states).to(x.dtype)
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from attnlab.core.options import Count, Options, Size
 from attnlab.core.precision import no_autocast, upcast
 from attnlab.core.shapes import Keys, Queries, checked
-from attnlab.core.tracing import hidden
+from attnlab.core.tracing import is_abstract
 
 Search = Literal["exact", "approximate"]
 NOTHING = -1
@@ -255,7 +255,7 @@ def _within(x: Tensor) -> Tensor:
 
 
 def _refuse_nan(keys: Tensor) -> None:
-    if not hidden(keys) and bool(keys.isnan().any()):
+    if not is_abstract(keys) and bool(keys.isnan().any()):
         raise ValueError("some of the keys hold NaN, which is near to nothing; leave them out")
 
 

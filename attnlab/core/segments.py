@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from attnlab.core.carried import check_inputs, still_seen
+from attnlab.core.carried import check_inputs, mask_after_reset
 
 
 class _Read(Protocol):
@@ -32,7 +32,7 @@ class Reading:
     def cleared(self: State, ended: Bool[Tensor, "b"]) -> State:
         """The state after the end of a document in those sequences where ``ended`` is True: later
         tokens attend to nothing of what was read so far."""
-        new: State = self._replace(seen=still_seen(self.seen, ended))  # type: ignore[attr-defined]
+        new: State = self._replace(seen=mask_after_reset(self.seen, ended))  # type: ignore[attr-defined]
         return new
 
     def extended(self: State, x: Tensor) -> State:

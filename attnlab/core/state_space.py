@@ -33,7 +33,7 @@ from attnlab.core.integers import check_integer
 from attnlab.core.precision import exact_dtype, no_autocast, upcast
 from attnlab.core.probe import note
 from attnlab.core.suggest import choose
-from attnlab.core.tracing import hidden
+from attnlab.core.tracing import is_abstract
 
 Modes = Complex[Tensor, "dim r"]
 Held = Float[Tensor, "b dim r 2"]
@@ -83,7 +83,7 @@ def discretised(
     _check_steps(step)
     decay, drive = RULES[rule](A * step[..., None])
     drive = drive * step[..., None]
-    if not hidden(A) and not bool((decay.isfinite() & drive.isfinite()).all()):
+    if not is_abstract(A) and not bool((decay.isfinite() & drive.isfinite()).all()):
         raise ValueError(
             "the discretisation overflows: step · A is too large for its numbers; take smaller "
             "steps or poles nearer to 0"
@@ -98,7 +98,7 @@ def _check_poles(A: Any) -> None:
             f"the poles should be a complex tensor, got {kind}; torch.complex(real, imaginary) "
             "makes one"
         )
-    if hidden(A):
+    if is_abstract(A):
         return
     if not bool(A.isfinite().all()):
         raise ValueError("a pole is NaN or infinite")
@@ -113,7 +113,7 @@ def _check_steps(step: Any) -> None:
     if not isinstance(step, Tensor) or not step.is_floating_point():
         kind = step.dtype if isinstance(step, Tensor) else type(step).__name__
         raise TypeError(f"step should be a tensor of real numbers, got {kind}")
-    if not hidden(step) and not bool((step.isfinite() & (step > 0)).all()):
+    if not is_abstract(step) and not bool((step.isfinite() & (step > 0)).all()):
         raise ValueError(
             "step should be positive and finite, for each channel: the time between tokens"
         )

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 
-def hidden(x: Tensor) -> bool:
+def is_abstract(x: Tensor) -> bool:
     """True for tensors without numbers (on the meta device), and while ``torch.compile`` traces."""
     return torch.compiler.is_compiling() or x.is_meta
 

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from attnlab.experiments.grid import Arm, Grid, Scores, Trained, by_fit, percent
-from attnlab.mechanisms.learned.reformer import Hashing, Reformer
+from attnlab.mechanisms.learned.reformer import Reformer, ReformerOptions
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks.duplication import Duplication
 
@@ -39,7 +39,7 @@ def rehash(model: TinyTransformer, keys: str, seed: int) -> None:
     assert isinstance(layer, Reformer)
     whole = keys == ALL
     rounds = 1 if whole else int(keys.split()[0])
-    layer.options = Hashing(
+    layer.options = ReformerOptions(
         buckets=2 if whole else BUCKETS, chunk=model.max_len if whole else CHUNK, rounds=rounds
     )
     layer.redraw(torch.Generator().manual_seed(seed))

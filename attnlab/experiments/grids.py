@@ -40,8 +40,8 @@ from attnlab.core import patterns
 from attnlab.core.patterns import Pattern
 from attnlab.core.sparse.attention import PatternAttention
 from attnlab.experiments.grid import Arm, Grid, Grids, Scores, Trained
-from attnlab.mechanisms.fixed.axial import Axes, LinesAndColumns
-from attnlab.mechanisms.fixed.image_transformer import QueryBlocks, generation_order
+from attnlab.mechanisms.fixed.axial import AxialOptions, LinesAndColumns
+from attnlab.mechanisms.fixed.image_transformer import ImageTransformerOptions, generation_order
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks.arrows import COLOURS, FIELD, Arrows
 from attnlab.tasks.written import SIDE, Written
@@ -93,27 +93,29 @@ def _generator_mask() -> Tensor:
 
 
 _GENERATOR = (
-    Axes(width=SIDE).pattern(),
-    Axes(width=SIDE, axis=0).pattern(causal=True),
-    Axes(width=SIDE).pattern(causal=True),
+    AxialOptions(width=SIDE).pattern(),
+    AxialOptions(width=SIDE, axis=0).pattern(causal=True),
+    AxialOptions(width=SIDE).pattern(causal=True),
 )
 
 
 def _rectangles(**flanges: int) -> Stack:
     """Image Transformer in 2-D, over rectangles of 2 × 2, twice."""
     block: dict[str, int] = {"rows": 2, "block": 2}
-    seen = QueryBlocks(width=SIDE, **block, **flanges).pattern(causal=True)
+    seen = ImageTransformerOptions(width=SIDE, **block, **flanges).pattern(causal=True)
     return Stack((seen, seen), tuple(generation_order(SIDE, SIDE, **block).tolist()))
 
 
 STACKS: Mapping[str, Stack] = {
     "full": Stack((patterns.causal(),) * 2),
     "1-D window": Stack((patterns.local(4).causal(),) * 2),
-    "1-D blocks": Stack((QueryBlocks(block=4, memory=2).pattern(causal=True),) * 2),
+    "1-D blocks": Stack((ImageTransformerOptions(block=4, memory=2).pattern(causal=True),) * 2),
     "2-D window": Stack((patterns.local_2d((SIDE, SIDE), 1).causal(),) * 2),
     "2-D blocks": _rectangles(above=1, memory=1),
     "2-D strips": _rectangles(above=1, memory=0),
-    "axial": Stack(tuple(Axes(width=SIDE, axis=axis).pattern(causal=True) for axis in (1, 0))),
+    "axial": Stack(
+        tuple(AxialOptions(width=SIDE, axis=axis).pattern(causal=True) for axis in (1, 0))
+    ),
     "axial + shift": Stack(),
 }
 
@@ -124,7 +126,7 @@ def _seeing(pattern: Pattern) -> Layer:
     """A layer whose heads all use ``pattern``."""
 
     def layer(dim: int, heads: int, causal: bool) -> nn.Module:
-        made = PatternAttention(dim, heads, Axes(), causal=True, form="naive")
+        made = PatternAttention(dim, heads, AxialOptions(), causal=True, form="naive")
         made.pattern = pattern
         return made
 

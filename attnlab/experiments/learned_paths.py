@@ -40,7 +40,7 @@ from attnlab.experiments.grid import SEEDS, percent, seeded
 from attnlab.experiments.loop import descend
 from attnlab.measure.report import Row
 from attnlab.measure.timing import thread_count
-from attnlab.mechanisms.structure.gtn import GTN, Paths, meta_paths
+from attnlab.mechanisms.structure.gtn import GTN, GTNOptions, meta_paths
 from attnlab.structures.graph import Graph
 from attnlab.structures.graph_batch import GraphBatch
 
@@ -101,7 +101,7 @@ class Classifier(nn.Module):
 
     def __init__(self, steps: int) -> None:
         super().__init__()
-        self.paths = GTN(DIM, 1, options=Paths(kinds=len(KINDS), steps=steps))
+        self.paths = GTN(DIM, 1, options=GTNOptions(kinds=len(KINDS), steps=steps))
         self.answer = nn.Linear(DIM, FIELDS)
 
     def forward(self, x: Tensor, structure: GraphBatch) -> Tensor:

@@ -35,7 +35,7 @@ from torch.optim.lr_scheduler import OneCycleLR
 
 from attnlab.experiments.grid import Arm, Grid, Measured, Scores, Trained, percent, seeded
 from attnlab.experiments.loop import descend
-from attnlab.mechanisms.structure.token_gt import GraphTokens, Identified
+from attnlab.mechanisms.structure.token_gt import GraphTokens, TokenGTOptions
 from attnlab.models.tiny import TinyTransformer
 from attnlab.structures.graph import Graph
 from attnlab.structures.graph_batch import GraphBatch
@@ -64,13 +64,9 @@ class Graphs(NamedTuple):
 
 
 def graphs(
-    task: str,
-    size: int,
-    seed: int,
-    *,
-    split: str = "train",
-    nodes: tuple[int, int] = (FEWEST, MOST),
-) -> Graphs:
+    task: str, size: int, seed: int, *,
+    split: str = "train", nodes: tuple[int, int] = (FEWEST, MOST),
+) -> Graphs:  # fmt: skip
     """``size`` graphs drawn at random; a split and a seed have graphs of their own."""
     draw = torch.Generator().manual_seed(2 * seed + (split != "train"))
     counts = torch.randint(nodes[0], nodes[1] + 1, (size,), generator=draw)
@@ -95,7 +91,7 @@ class Reader(nn.Module):
         self.kinds = nn.Embedding(2, DIM)  # of nodes: plain, marked
         nn.init.normal_(self.kinds.weight, std=DIM**-0.5)  # as large as what GraphTokens adds
         chosen: Any = "orthogonal" if identifiers == "none" else identifiers
-        self.tokens = GraphTokens(DIM, Identified(identifiers=chosen, width=WIDTH))
+        self.tokens = GraphTokens(DIM, TokenGTOptions(identifiers=chosen, width=WIDTH))
         with torch.no_grad():  # a token begins as identifiers above all
             self.tokens.identify.weight.mul_(0 if identifiers == "none" else 3)
         self.tokens.identify.weight.requires_grad_(identifiers != "none")

@@ -38,7 +38,7 @@ from attnlab.core.modes import mode
 from attnlab.core.patterns import Pattern
 from attnlab.core.sparse.attention import PatternAttention
 from attnlab.experiments.grid import Arm, Grid, Scores, Trained, seeded
-from attnlab.mechanisms.fixed.sparse_transformer import Factors
+from attnlab.mechanisms.fixed.sparse_transformer import SparseTransformerOptions
 from attnlab.models.generate import generate
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks import task
@@ -61,15 +61,18 @@ def aligned(stride: int, n: int) -> Pattern:
 
 VARIANTS: Mapping[str, Pattern] = {
     "dense": patterns.causal(),
-    "strided": Factors(stride=SIDE).pattern(),
-    "fixed": Factors(stride=SIDE, kind="fixed", columns=2).pattern(),
+    "strided": SparseTransformerOptions(stride=SIDE).pattern(),
+    "fixed": SparseTransformerOptions(stride=SIDE, kind="fixed", columns=2).pattern(),
     "window": patterns.local(11).causal(),
-    "stride 7": Factors(stride=SIDE - 1).pattern(),
+    "stride 7": SparseTransformerOptions(stride=SIDE - 1).pattern(),
     "aligned": aligned(SIDE, SIDE**2),
 }
 SIZES: Mapping[str, Pattern] = {
     **{f"window {w}": patterns.local(w - 1).causal() for w in (2, 4, 24)},
-    **{f"fixed {c}": Factors(stride=SIDE, kind="fixed", columns=c).pattern() for c in (1, 4)},
+    **{
+        f"fixed {c}": SparseTransformerOptions(stride=SIDE, kind="fixed", columns=c).pattern()
+        for c in (1, 4)
+    },
 }
 PATTERNS: Mapping[str, Pattern] = {**VARIANTS, **SIZES}
 
@@ -87,7 +90,9 @@ def build(pattern: Pattern, seed: int) -> TinyTransformer:
 
 def _model(pattern: Pattern, **sizes: Any) -> TinyTransformer:
     def seeing(dim: int, heads: int, causal: bool) -> nn.Module:
-        layer = PatternAttention(dim, heads, Factors(), causal=causal, form="naive")
+        layer = PatternAttention(
+            dim, heads, SparseTransformerOptions(), causal=causal, form="naive"
+        )
         layer.pattern = pattern
         return layer
 

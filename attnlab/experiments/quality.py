@@ -3,7 +3,7 @@
 Nothing is timed. The catalogue is walked: each mechanism that mixes a sequence (b, n, dim) stands
 alone in both layers of the same `TinyTransformer` (width 32, 4 heads, learned positions), and one
 model mixes nothing at all. Each is trained from scratch on three tasks of 64 tokens, with the
-options that its card gives for short sequences (``Card.small``).
+options that its card gives for short sequences (``Card.small_options``).
 
     recall    the value that a text gave to a key (`attnlab.tasks.lookup`: associative recall with
               a key and its value in one token); % of 4,096 answers, 25 % by guessing
@@ -115,7 +115,7 @@ def obstacle(name: str, kind: str) -> str:
     if card.structure is not None:
         return "it is told what connects the tokens, and these sequences have no trees or graphs"
     if card.causal == "never" and problem(kind).kind == "language_model":
-        return f"it cannot be causal: {card.because}"
+        return f"it cannot be causal: {card.causal_reason}"
     return ""
 
 
@@ -123,7 +123,7 @@ def options_of(card: Card) -> dict[str, Any]:
     """The options for short sequences: tables as long as the sequence, and lines of fixed patterns
     as wide as the image."""
     sizes = {"max_len": LENGTH} | ({"width": SIDE} if card.family == "fixed" else {})
-    return {**card.small, **{k: v for k, v in sizes.items() if k in card.option_names()}}
+    return {**card.small_options, **{k: v for k, v in sizes.items() if k in card.option_names()}}
 
 
 def build(name: str, kind: str, seed: int) -> TinyTransformer:

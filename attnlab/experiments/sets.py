@@ -40,8 +40,8 @@ from attnlab.experiments.grid import SEEDS, seeded
 from attnlab.experiments.loop import descend, rise_and_fall
 from attnlab.measure.report import Row
 from attnlab.measure.timing import thread_count
-from attnlab.mechanisms.latents.perceiver_io import Latents, PerceiverIO
-from attnlab.mechanisms.latents.set_transformer import ISAB, PMA, SAB, Induced
+from attnlab.mechanisms.latents.perceiver_io import PerceiverIO, PerceiverIOOptions
+from attnlab.mechanisms.latents.set_transformer import ISAB, PMA, SAB, SetTransformerOptions
 from attnlab.tasks.digits import Digits
 from attnlab.tasks.gaussian_mixtures import GaussianMixtures, Mixture
 from attnlab.tasks.set_maximum import SetMaximum
@@ -169,7 +169,7 @@ class _Mean(nn.Module):
 
 
 def _block(arm: str) -> nn.Module:
-    return ISAB(DIM, HEADS, options=Induced(inducing=int(arm.split()[0]), norm=False))
+    return ISAB(DIM, HEADS, options=SetTransformerOptions(inducing=int(arm.split()[0]), norm=False))
 
 
 def train_clusters(arm: str, seed: int, *, steps: int = CLUSTER_STEPS) -> Clusterer:
@@ -228,7 +228,7 @@ class Reader(nn.Module):
         super().__init__()
         self.embed = nn.Linear(1, DIM)
         self.places = nn.Parameter(torch.randn(64, DIM)) if positions else None
-        self.perceiver = PerceiverIO(DIM, HEADS, options=Latents(latents=count))
+        self.perceiver = PerceiverIO(DIM, HEADS, options=PerceiverIOOptions(latents=count))
         nn.init.normal_(self.perceiver.latents)
         if alike:
             with torch.no_grad():

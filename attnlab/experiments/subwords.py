@@ -33,8 +33,8 @@ from torch import Tensor, nn
 from attnlab.core.probe import record
 from attnlab.experiments import grid
 from attnlab.experiments.grid import Grid, Scores, Trained, parameters
-from attnlab.mechanisms.positions.factorized import FactorizedEmbedding, Factors
-from attnlab.mechanisms.positions.gbst import GBST, Subwords
+from attnlab.mechanisms.positions.factorized import FactorizedEmbedding, FactorizedOptions
+from attnlab.mechanisms.positions.gbst import GBST, GBSTOptions
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks.documentation_topics import (
     TOPICS,
@@ -83,10 +83,12 @@ class Reader(nn.Module):
         dim, rows = MODEL["dim"], vocabulary(arm.unit)
         self.table: nn.Module = nn.Embedding(rows, dim)
         if arm.rank is not None:
-            self.table = FactorizedEmbedding(dim, options=Factors(vocab=rows, rank=arm.rank))
+            self.table = FactorizedEmbedding(
+                dim, options=FactorizedOptions(vocab=rows, rank=arm.rank)
+            )
         self.gbst = None
         if arm.blocks:
-            self.gbst = GBST(dim, options=Subwords(blocks=arm.blocks, downsample=4))
+            self.gbst = GBST(dim, options=GBSTOptions(blocks=arm.blocks, downsample=4))
             if not arm.choice or len(arm.blocks) == 1:
                 nn.init.zeros_(self.gbst.scorer.requires_grad_(False))
         self.body = TinyTransformer(

@@ -22,12 +22,12 @@ from torch import nn
 
 from attnlab.experiments.grid import Arm, Grid, Scores, Trained, percent
 from attnlab.mechanisms.dense.full import FullAttention
-from attnlab.mechanisms.fixed.long_t5 import LongT5Attention, TransientGlobal
-from attnlab.mechanisms.fixed.longformer import LongformerAttention, Window
+from attnlab.mechanisms.fixed.long_t5 import LongT5Attention, LongT5Options
+from attnlab.mechanisms.fixed.longformer import LongformerAttention, LongformerOptions
 from attnlab.mechanisms.fixed.memory_compressed import (
-    Compression,
     LocalAttention,
     MemoryCompressedAttention,
+    MemoryCompressedOptions,
 )
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks.gist import Gist
@@ -52,17 +52,19 @@ def layers(arm: str) -> list[Any]:
     if kind == "all":
         return [FullAttention] * 2
     if kind == "window":
-        window = Window(window=2 * RADIUS)
+        window = LongformerOptions(window=2 * RADIUS)
         return [partial(LongformerAttention, options=window, form="naive")] * 2
     if kind == "global":
-        blocks = TransientGlobal(radius=RADIUS, block=int(size))
+        blocks = LongT5Options(radius=RADIUS, block=int(size))
         return [partial(LongT5Attention, options=blocks, form="naive")] * 2
     local = partial(LocalAttention, block=2 * RADIUS, form="naive")
     return [local, partial(_compressed, size=int(size), learned=kind == "conv")]
 
 
 def _compressed(dim: int, heads: int, *, size: int, learned: bool) -> MemoryCompressedAttention:
-    layer = MemoryCompressedAttention(dim, heads, options=Compression(kernel=size, stride=size))
+    layer = MemoryCompressedAttention(
+        dim, heads, options=MemoryCompressedOptions(kernel=size, stride=size)
+    )
     return layer if learned else averaging(layer)
 
 

@@ -24,7 +24,7 @@ from torch import nn
 
 from attnlab.experiments import grid
 from attnlab.experiments.grid import Grid, Scores, Trained, parameters, percent
-from attnlab.mechanisms.positions.complex_embedding.tables import ComplexWords
+from attnlab.mechanisms.positions.complex_embedding.tables import ComplexEmbeddingOptions
 from attnlab.models.complex_transformer import ComplexTransformer
 from attnlab.models.hosts import WordClassifier
 from attnlab.models.tiny import TinyTransformer
@@ -77,7 +77,7 @@ def _model(arm: Arm, **_: Any) -> nn.Module:
         given = {"positions": arm.scheme, "position_options": arm.options, **TRANSFORMER}
         return TinyTransformer(**task.model_options(), **given)
     if arm.network == "complex_transformer":
-        words = ComplexWords(scale=DIM**-0.5, **arm.options)
+        words = ComplexEmbeddingOptions(scale=DIM**-0.5, **arm.options)
         sizes = {"vocab": task.vocab, "classes": 2, "max_len": task.length, **TRANSFORMER}
         return ComplexTransformer(kind="classifier", words=words, **sizes)
     return WordClassifier(

@@ -105,7 +105,7 @@ def crossing(
     n, low, high = place
     ends = np.array([heights.min(), heights.max()])
     style = {"color": look.quiet, "width": 1.5, "dash": "longdash"}
-    line = _line(np.full(2, n), ends, f"{escaped(said)}: {said_of(place)}", style)
+    line = _line(np.full(2, n), ends, f"{escaped(said)}: {summary_of(place)}", style)
     if low == high:
         return [line]
     box = go.Scatter(
@@ -135,7 +135,7 @@ def _line(x: Array, y: Array, name: str, line: dict[str, Any]) -> go.Scatter:
     )
 
 
-def said_of(place: tuple[float, float, float]) -> str:
+def summary_of(place: tuple[float, float, float]) -> str:
     """A length and its interval: 1,900 (1,500 to 2,400)."""
     n, low, high = map(_shown, place)
     return n if low == high else f"{n} ({low} to {high})"

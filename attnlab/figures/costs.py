@@ -169,7 +169,7 @@ class _Beside:
                 for name, (low, high) in self.intervals.items()
             ),
             *(
-                f"{said}: {letter} = {marks.said_of(place)}."
+                f"{said}: {letter} = {marks.summary_of(place)}."
                 for said, place in self.crossovers.items()
             ),
             *(f"{said}: {cost:.3g}." for said, cost in self.limits.items()),

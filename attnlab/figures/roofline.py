@@ -32,7 +32,7 @@ def roofline(
     """Measured speeds under the roof of a machine, both axes logarithmic.
 
     ``points`` maps a name to (FLOPs, bytes moved, seconds) of one call. ``peak`` is in FLOPs and
-    ``bandwidth`` in bytes per second, as ``attnlab.measure.ceilings`` measures them. Left of the
+    ``bandwidth`` in bytes per second, as ``attnlab.measure.peak_rates`` measures them. Left of the
     ridge the memory is the bound, right of it the arithmetic.
     """
     check_texts(title=title)

@@ -132,13 +132,13 @@ def _weights(
     return notes["weights"][0][0, 0], one
 
 
-def _random_features(choice: Choice) -> performer.RandomFeatures:
-    return performer.RandomFeatures(kernel=choice.feature.split()[0])  # type: ignore[arg-type]
+def _random_features(choice: Choice) -> performer.PerformerOptions:
+    return performer.PerformerOptions(kernel=choice.feature.split()[0])  # type: ignore[arg-type]
 
 
-def _features(choice: Choice, q: Tensor) -> linear.Features:
+def _features(choice: Choice, q: Tensor) -> linear.LinearOptions:
     nu = choice.nu(q.shape[-1]) if choice.feature == "dpfp" else None
-    return linear.Features(feature=choice.feature, nu=nu)  # type: ignore[arg-type]
+    return linear.LinearOptions(feature=choice.feature, nu=nu)  # type: ignore[arg-type]
 
 
 def _trigonometric(q: Tensor, k: Tensor, rows: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:

@@ -68,12 +68,14 @@ def layers(
             past = card.causal == "always" or (causal and card.causal == "optional")
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed + zlib.crc32(card.name.encode()))
-                module = build(card.name, dim=dim, heads=heads, causal=past, **card.small).eval()
+                module = build(
+                    card.name, dim=dim, heads=heads, causal=past, **card.small_options
+                ).eval()
             drawn = tuple(name for name, _ in module.named_parameters())
             if source is not None:
                 put = _put(source, module)
                 drawn = tuple(name for name in drawn if name not in put)
-            yield Layer(card, module, card.small, past, drawn)
+            yield Layer(card, module, card.small_options, past, drawn)
 
 
 @torch.no_grad()

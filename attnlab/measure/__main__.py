@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from attnlab.measure import command, sweep_command, topics
+from attnlab.measure import benchmarks, command, sweep_command
 
 _DESCRIPTION = """`sweep [name …]`, also with an option of the sweep alone: every mechanism over a
 range of lengths (`sweep --help`); `compare A.json B.json` says what two sweeps differ in. With
@@ -14,7 +14,7 @@ topics: attnlab beside what it is compared to, each topic in one run, interleave
 def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     if not given:
-        return command.helped(command.parser(topics, "topic", _DESCRIPTION))
+        return command.helped(command.parser(benchmarks, "topic", _DESCRIPTION))
     if given[0] == "sweep":
         return sweep_command.main(given[1:])
     if given[0] == "compare":
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(error, file=sys.stderr)
             return 2
         return 0
-    options, others = command.parser(topics, "topic", _DESCRIPTION).parse_known_args(given)
+    options, others = command.parser(benchmarks, "topic", _DESCRIPTION).parse_known_args(given)
     if others or not (options.names or options.list or options.quick or options.all):
         return sweep_command.main(given)
     if "notebooks" in options.names:
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         print(advice, file=sys.stderr)
         return 2
-    return command.main(topics, "topic", options)
+    return command.main(benchmarks, "topic", options)
 
 
 if __name__ == "__main__":

@@ -50,8 +50,8 @@ def decodes(name: str) -> tuple[bool, str]:
     the card's reason where it is never causal."""
     known = card(name)
     if known.causal == "never":
-        return False, f"no: {known.because}"
-    return tried(subject(name, dim=32, heads=2, **known.small))
+        return False, f"no: {known.causal_reason}"
+    return tried(subject(name, dim=32, heads=2, **known.small_options))
 
 
 def tried(small: Layer) -> tuple[bool, str]:

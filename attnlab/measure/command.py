@@ -47,7 +47,7 @@ def title(of: ModuleType) -> str:
 
 def parser(folder: ModuleType, kind: str, description: str) -> argparse.ArgumentParser:
     """`kind` is what one module is called, "topic" or "experiment"."""
-    program = f"python -m {folder.__name__.removesuffix('.topics')}"
+    program = f"python -m {folder.__name__.removesuffix('.benchmarks')}"
     made = argparse.ArgumentParser(prog=program, description=description)
     made.add_argument("names", nargs="*", metavar=kind, help=f"{kind}s to run")
     made.add_argument("--all", action="store_true", help=f"run every {kind}")

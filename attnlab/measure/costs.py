@@ -123,7 +123,7 @@ def _cost(subject: Layer, n: int, backward: bool, counts: Counts) -> Cost:
 def _counts(subject: Layer, n: int, backward: bool, device: str) -> Counts:
     with _in_words(subject, n):
         layer = subject.layer(n, device)
-        given = subject.sequence(n, device), subject.told(n, device)
+        given = subject.sequence(n, device), subject.extra_inputs(n, device)
         call = _call(layer, *given)
         with _cpu_kernels():
             linear = _linear_flops(layer, call)  # first, as a layout is made once for each length
@@ -150,7 +150,7 @@ def _faithful(subject: Layer) -> bool:
     for device in ("cpu", "meta"):
         try:
             with _cpu_kernels():
-                given = subject.sequence(TRIAL, device), subject.told(TRIAL, device)
+                given = subject.sequence(TRIAL, device), subject.extra_inputs(TRIAL, device)
                 call = _call(subject.layer(TRIAL, device), *given)
                 call()
                 counts.append(_count(call, False))

@@ -123,7 +123,7 @@ def call_of(
         return functools.partial(_decode, module, token, state)
     module = layer.layer(n, device, seed).to(kind)
     x = layer.sequence(n, device, seed).detach().to(kind)
-    told = layer.told(n, device)
+    told = layer.extra_inputs(n, device)
     if which == "forward":
         return functools.partial(_forward, module, x, told)
     return functools.partial(_both, module, x.requires_grad_(), told)
@@ -176,7 +176,7 @@ def _evaluated(layer: Subject) -> dict[str, Tensor]:
     """Output and gradients, in 64-bit numbers; the same parameters and input for every form."""
     module = layer.layer(PROVED_AT).double()
     x = layer.sequence(PROVED_AT).detach().double().requires_grad_()
-    out = module(x, **layer.told(PROVED_AT))
+    out = module(x, **layer.extra_inputs(PROVED_AT))
     out = out[0] if isinstance(out, tuple) else out
     weights = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).reshape(out.shape)
     named = {"its gradient of the input": x} | {

@@ -74,7 +74,7 @@ class Subject:
             )  # fmt: skip
         return built.to(device).eval()
 
-    def told(self, n: int, device: str = "cpu") -> dict[str, Any]:
+    def extra_inputs(self, n: int, device: str = "cpu") -> dict[str, Any]:
         """What the layer is told beside one sequence of n tokens: an example of its structure."""
         if self.card.structure is None:
             return {}
@@ -130,7 +130,7 @@ class OwnLayer:
             built = self.build(self.dim, self.heads, causal=self.causal)
         return built.to(device).eval()
 
-    def told(self, n: int, device: str = "cpu") -> dict[str, Any]:
+    def extra_inputs(self, n: int, device: str = "cpu") -> dict[str, Any]:
         """Nothing: such a layer is told the sequence alone."""
         del n, device
         return {}

@@ -27,7 +27,7 @@ from attnlab.core.options import Options, Size
 from attnlab.core.positions import positions_of
 from attnlab.mechanisms.dense.complex_attention import ComplexAttention, Score
 from attnlab.mechanisms.positions.complex_embedding import ComplexEmbedding
-from attnlab.mechanisms.positions.complex_embedding.tables import ComplexWords
+from attnlab.mechanisms.positions.complex_embedding.tables import ComplexEmbeddingOptions
 from attnlab.models.complex_layers import ComplexBlock, ComplexDropout, SeparateNorm
 from attnlab.models.inputs import Reading
 from attnlab.models.layers import embedding_std
@@ -52,7 +52,7 @@ class ComplexOptions(Options):
     dropout: float = 0.0
     score: Score = "modulus"
     weights: Weights = "free"
-    words: ComplexWords = field(default_factory=ComplexWords)
+    words: ComplexEmbeddingOptions = field(default_factory=ComplexEmbeddingOptions)
 
     def check(self) -> None:
         refuse_odd("dim", self.dim)

@@ -37,7 +37,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.core.heads import finite
+from attnlab.core.heads import zero_nonfinite_padding
 from attnlab.core.options import Size, check_value
 from attnlab.mechanisms.dense.full import FullAttention
 
@@ -72,7 +72,7 @@ class Convolution(nn.Module):
         self, x: Float[Tensor, "b n dim"], padding: Bool[Tensor, "b n"] | None = None
     ) -> Float[Tensor, "b n out"]:
         """``padding``, True at real tokens, makes zeros of the others before they are read."""
-        seen = F.pad(finite(x, padding).mT, self.beyond)
+        seen = F.pad(zero_nonfinite_padding(x, padding).mT, self.beyond)
         out: Tensor = self.mixed(self.kernels(seen).mT)
         return out
 
@@ -103,7 +103,7 @@ class EncoderCell(nn.Module):
         self, x: Float[Tensor, "b n dim"], padding: Bool[Tensor, "b n"] | None = None
     ) -> Float[Tensor, "b n dim"]:
         gate, convolve, attend, feed = self.norms
-        x = finite(x, padding)
+        x = zero_nonfinite_padding(x, padding)
         h = gate(x)
         x = x + self.value(h) * self.gate(h).sigmoid()
         x = x + self.convolved(convolve(x), padding)
@@ -151,7 +151,7 @@ class DecoderCell(nn.Module):
             raise ValueError("a decoder's cell reads an encoded source; give it as memory=…")
         source = {"context": memory, "context_padding": memory_padding}
         first, convolve, attend, cross, feed = self.norms
-        x = finite(x, padding)
+        x = zero_nonfinite_padding(x, padding)
         h = first(x)
         x = x + self.many(h, padding) + self.cross[0](h, **source)
         x = x + self.convolved(convolve(x), padding)

@@ -41,10 +41,13 @@ class Block(nn.Module):
     ) -> None:
         super().__init__()
         self.attention = attention
-        self.told, self.shown = takes_structure(attention), takes_visibility(attention)
+        self.takes_structure, self.takes_visibility = (
+            takes_structure(attention),
+            takes_visibility(attention),
+        )
         self.attention_residual: Any = join()
         self.cross = cross
-        self.cross_told = cross is not None and takes_structure(cross)
+        self.cross_takes_structure = cross is not None and takes_structure(cross)
         self.cross_residual: Any = join() if cross is not None else None
         self.feed_forward = feed
         self.feed_sees_padding = takes_padding(feed)
@@ -89,8 +92,9 @@ class Block(nn.Module):
         padding: Tensor | None = None,
     ) -> Tensor:  # fmt: skip
         if self.cross is not None:
-            connections = {"structure": structure}
-            given = connections if self.cross_told else {"context_padding": memory_padding}
+            given = {"context_padding": memory_padding}
+            if self.cross_takes_structure:
+                given = {"structure": structure}
             x = self.cross_residual(x, partial(self.cross, context=memory, **given))
         out: Tensor = self.feed_forward_residual(x, self._feeding(padding))
         return out
@@ -100,9 +104,9 @@ class Block(nn.Module):
         return partial(self.feed_forward, padding=padding) if told else self.feed_forward
 
     def _attending(self, padding: Tensor | None, structure: Any) -> Sublayer:
-        given = {"structure": structure} if self.told else {}
+        given = {"structure": structure} if self.takes_structure else {}
         if isinstance(structure, Visibility):
-            check_layer(self.attention, self.feed_forward, structure, takes=self.shown)
+            check_layer(self.attention, self.feed_forward, structure, takes=self.takes_visibility)
             given = {"visibility": structure}
         return partial(self.attention, padding=padding, **given)
 

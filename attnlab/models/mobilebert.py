@@ -42,14 +42,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.core import patterns
-from attnlab.core.heads import finite, fits
+from attnlab.core.heads import check_input, zero_nonfinite_padding
 from attnlab.core.options import Options, Size
 from attnlab.core.probe import note
 from attnlab.mechanisms.dense.full import fused
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sizes(Options):
+class MobileBERTOptions(Options):
     """The sizes of one layer; the defaults are MobileBERT's.
 
     dim: width of the stream.
@@ -79,9 +79,9 @@ class Sizes(Options):
             )
 
 
-MOBILE = Sizes()
-TINY = Sizes(feeds=2, reads="bottleneck")
-TEACHER = Sizes(inside=1024, hidden=4096, feeds=1, reads="stream", norm="layer")
+MOBILE = MobileBERTOptions()
+TINY = MobileBERTOptions(feeds=2, reads="bottleneck")
+TEACHER = MobileBERTOptions(inside=1024, hidden=4096, feeds=1, reads="stream", norm="layer")
 """IB-BERT, of which MobileBERT learns."""
 
 
@@ -102,7 +102,7 @@ NORMS = {"none": NoNorm, "layer": nn.LayerNorm}
 class Layer(nn.Module):
     """One layer: (b, n, dim) → (b, n, dim), bidirectional."""
 
-    def __init__(self, sizes: Sizes = MOBILE) -> None:
+    def __init__(self, sizes: MobileBERTOptions = MOBILE) -> None:
         super().__init__()
         self.sizes = o = sizes
         norm = NORMS[o.norm]
@@ -122,8 +122,8 @@ class Layer(nn.Module):
     def forward(
         self, x: Float[Tensor, "b n dim"], padding: Bool[Tensor, "b n"] | None = None
     ) -> Float[Tensor, "b n dim"]:
-        fits(x, "x", self.sizes.dim, self.into.weight)
-        x = finite(x, padding)
+        check_input(x, "x", self.sizes.dim, self.into.weight)
+        x = zero_nonfinite_padding(x, padding)
         low = self.into_norm(self.into(x))
         y: Tensor = self.attention_norm(self.output(self._attended(x, low, padding)) + low)
         for expand, contract, norm in zip(self.expand, self.contract, self.feed_norms, strict=True):
@@ -167,7 +167,7 @@ class Trigrams(nn.Module):
         self, tokens: Int[Tensor, "b n"], padding: Bool[Tensor, "b n"] | None = None,
         types: Int[Tensor, "b n"] | None = None,
     ) -> Float[Tensor, "b n dim"]:  # fmt: skip
-        x = finite(self.tokens(tokens), padding)
+        x = zero_nonfinite_padding(self.tokens(tokens), padding)
         after, before = F.pad(x[:, 1:], (0, 0, 0, 1)), F.pad(x[:, :-1], (0, 0, 1, 0))
         kinds = self.types(torch.zeros_like(tokens) if types is None else types)
         at = self.positions.weight[: tokens.shape[1]]
@@ -186,8 +186,8 @@ class MobileBERT(nn.Module):
     """
 
     def __init__(
-        self, vocab: Size, classes: Size | None = None, *, layers: Size = 24, sizes: Sizes = MOBILE,
-        rows: Size = 128, max_len: Size = 512, types: Size = 2,
+        self, vocab: Size, classes: Size | None = None, *, layers: Size = 24,
+        sizes: MobileBERTOptions = MOBILE, rows: Size = 128, max_len: Size = 512, types: Size = 2,
     ) -> None:  # fmt: skip
         super().__init__()
         self.vocab, self.max_len = vocab, max_len
@@ -218,6 +218,8 @@ class MobileBERT(nn.Module):
             )
         x = self.encode(tokens, padding)
         real = x.new_ones(x.shape[:2]) if padding is None else padding.to(x.dtype)
-        mean = torch.einsum("bnd,bn->bd", finite(x, padding), real) / real.sum(1, True).clamp(min=1)
+        mean = torch.einsum("bnd,bn->bd", zero_nonfinite_padding(x, padding), real) / real.sum(
+            1, True
+        ).clamp(min=1)
         out: Tensor = self.output(mean)
         return out

@@ -15,7 +15,11 @@ from attnlab import catalog
 from attnlab.core.depth import Way
 from attnlab.core.options import parameters_of
 from attnlab.core.suggest import check_choice
-from attnlab.mechanisms.positions.factorized import DEVIATION, FactorizedEmbedding, Factors
+from attnlab.mechanisms.positions.factorized import (
+    DEVIATION,
+    FactorizedEmbedding,
+    FactorizedOptions,
+)
 from attnlab.models.layers import Block, Stack, embedding_std, united
 from attnlab.models.mixers import build_cross, build_mixers
 from attnlab.models.options import CLASSIFIERS, Options, as_list, check_switch
@@ -150,7 +154,9 @@ def embedding(o: Options) -> nn.Embedding | nn.Linear | FactorizedEmbedding:
         assert o.features is not None
         return nn.Linear(o.features, o.dim)
     if o.embedding_rank is not None:
-        factors = FactorizedEmbedding(o.dim, options=Factors(vocab=o.vocab, rank=o.embedding_rank))
+        factors = FactorizedEmbedding(
+            o.dim, options=FactorizedOptions(vocab=o.vocab, rank=o.embedding_rank)
+        )
         factors.table.data.mul_(embedding_std(o.dim) / DEVIATION)
         return factors
     table = nn.Embedding(o.vocab, o.dim)

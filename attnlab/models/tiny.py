@@ -137,7 +137,9 @@ class TinyTransformer(nn.Module):
         self.embedding: Any = positions.of_tokens(o) or parts.embedding(o)
         self.positions = positions.at_embedding(o)
         scheme = self.embedding if self._turns else self.positions
-        self._told = scheme is not None and takes_structure(scheme)  # compilers cannot ask
+        self._scheme_takes_structure = scheme is not None and takes_structure(
+            scheme
+        )  # compilers cannot ask
         self.encoder = None if o.kind == "language_model" else parts.stack(o, causal=False)
         self.decoder = None if o.kind in CLASSIFIERS else parts.stack(o, causal=True)
         self.output = parts.output(o, tied=o.tie and not self._turns)
@@ -356,7 +358,7 @@ class TinyTransformer(nn.Module):
         if scheme is None:
             return x
         placed: Tensor
-        if self._told:
+        if self._scheme_takes_structure:
             placed = scheme(x, structure=reading.structure)
         else:
             placed = scheme(x, reading.positions)

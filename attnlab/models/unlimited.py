@@ -26,7 +26,7 @@ from attnlab.core.search import Index
 from attnlab.mechanisms.dense.full import FullAttention
 from attnlab.mechanisms.learned.unlimiformer import (
     Projected,
-    Retrieval,
+    UnlimiformerOptions,
     found_states,
     in_states,
     weighed,
@@ -84,7 +84,9 @@ class Retrieving(nn.Module):
     def _search(self, moved: Tensor, states: Tensor, padding: Tensor | None) -> Tensor:
         """(b, h, n, dim) → (b, h, n, k)."""
         if not self.indexes:
-            return found_states(moved, states, padding, Retrieval(neighbours=self.neighbours))
+            return found_states(
+                moved, states, padding, UnlimiformerOptions(neighbours=self.neighbours)
+            )
         _check_indexes(self.indexes, states, padding)
         pairs = zip(self.indexes, moved.flatten(1, 2), strict=True)
         found = [index.search(q, self.neighbours).positions for index, q in pairs]

@@ -55,7 +55,7 @@ from attnlab.objectives.batches import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Leaving(Options):
+class AlignedExitsOptions(Options):
     """How a token learns when to leave.
 
     oracle: the best exit of each "token", or of the "sequence".
@@ -160,7 +160,7 @@ class AlignedExits(CrossEntropy):
     models = ("language_model", "token_classifier")
     needs = MappingProxyType({"depth": "depth_adaptive"})
 
-    def __init__(self, options: Leaving = Leaving()) -> None:
+    def __init__(self, options: AlignedExitsOptions = AlignedExitsOptions()) -> None:
         super().__init__()
         self.options = options
 
@@ -202,7 +202,7 @@ CARD = Card(
     role="objective",
     forms=FORMS,
     claims=Objective(scored=s, hidden="what comes after a token", models=AlignedExits.models),
-    options=Leaving,
+    options=AlignedExitsOptions,
     build=AlignedExits,
     demo="""
     >>> from attnlab.tasks import Batch

@@ -57,7 +57,7 @@ from attnlab.objectives.hiding import check_tokens
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairOptions(Options):
+class ContrastiveOptions(Options):
     """How two texts are compared.
 
     width: of the space in which they are.
@@ -140,7 +140,7 @@ class Contrastive(CrossEntropy):
 
     models = ("token_classifier", "classifier")
 
-    def __init__(self, vocab: Size, options: PairOptions = PairOptions()) -> None:
+    def __init__(self, vocab: Size, options: ContrastiveOptions = ContrastiveOptions()) -> None:
         super().__init__()
         self.vocab, self.options = vocab, options
         self.log_scale = nn.Parameter(torch.tensor(-math.log(options.temperature)))
@@ -229,7 +229,7 @@ CARD = Card(
         texts=2,
         together="the partners of the other rows are the wrong answers",
     ),
-    options=PairOptions,
+    options=ContrastiveOptions,
     build=Contrastive,
     variants=({"pooling": "first", "temperature": 0.5},),
     aliases=("info_nce", "clip_loss"),

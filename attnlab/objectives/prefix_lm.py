@@ -50,7 +50,7 @@ from attnlab.objectives.hiding import check_text, lengths
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrefixOptions(Options):
+class PrefixLMOptions(Options):
     """share: that of the tokens of a text which are its prefix, at least one token; not given, it
     is drawn for each text."""
 
@@ -72,7 +72,7 @@ class PrefixOptions(Options):
 
 def naive(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None, *,
-    options: PrefixOptions = PrefixOptions(),
+    options: PrefixLMOptions = PrefixLMOptions(),
 ) -> tuple[Tensor, int]:  # fmt: skip
     """-Σ log p(x_{t+1} | x_1 … x_t) from the last token of each prefix on."""
     prefix, places = options.drawn(lengths(batch), generator), range(batch.inputs.shape[1])
@@ -88,7 +88,7 @@ def naive(
 
 def vectorised(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None, *,
-    options: PrefixOptions = PrefixOptions(),
+    options: PrefixLMOptions = PrefixLMOptions(),
 ) -> tuple[Tensor, int]:  # fmt: skip
     """The same, all rows at once."""
     return PrefixLM(options)(model, batch, generator)
@@ -111,7 +111,7 @@ class PrefixLM(CrossEntropy):
     models = ("language_model",)
     orders = "given"
 
-    def __init__(self, options: PrefixOptions = PrefixOptions()) -> None:
+    def __init__(self, options: PrefixLMOptions = PrefixLMOptions()) -> None:
         super().__init__()
         self.options = options
 
@@ -148,7 +148,7 @@ CARD = Card(
     claims=Objective(
         scored=s / 2 + b / 2, hidden="what comes after the prefix", models=PrefixLM.models
     ),
-    options=PrefixOptions,
+    options=PrefixLMOptions,
     build=PrefixLM,
     variants=({"share": 0.5}, {"share": 0}, {"share": 1}),
     demo="""

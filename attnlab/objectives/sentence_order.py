@@ -52,7 +52,7 @@ from attnlab.objectives.hiding import check_tokens, lengths
 
 
 @dataclass(frozen=True, kw_only=True)
-class OrderOptions(Options):
+class SentenceOrderOptions(Options):
     """kind: which answers there are, see the page: "order", "next" or "both"."""
 
     kind: Literal["order", "next", "both"] = "order"
@@ -69,7 +69,7 @@ class OrderOptions(Options):
 
 def naive(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None, *,
-    vocab: Size, options: OrderOptions = OrderOptions(),
+    vocab: Size, options: SentenceOrderOptions = SentenceOrderOptions(),
 ) -> tuple[Tensor, int]:  # fmt: skip
     """-log p of the answer of each row."""
     half, answers = drawn(batch, options, generator)
@@ -92,7 +92,7 @@ def naive(
 
 def vectorised(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None, *,
-    vocab: Size, options: OrderOptions = OrderOptions(),
+    vocab: Size, options: SentenceOrderOptions = SentenceOrderOptions(),
 ) -> tuple[Tensor, int]:  # fmt: skip
     """The same, all rows at once."""
     return SentenceOrder(vocab, options)(model, batch, generator)
@@ -102,7 +102,7 @@ FORMS = {"naive": naive, "vectorised": vectorised}
 
 
 def drawn(
-    batch: Batch, options: OrderOptions, generator: torch.Generator | None
+    batch: Batch, options: SentenceOrderOptions, generator: torch.Generator | None
 ) -> tuple[Int[Tensor, "b"], Int[Tensor, "b"]]:
     """The length of the pieces of each row, and its answer.
 
@@ -133,7 +133,7 @@ class SentenceOrder(CrossEntropy):
     models = ("classifier",)
     specials = 1
 
-    def __init__(self, vocab: Size, options: OrderOptions = OrderOptions()) -> None:
+    def __init__(self, vocab: Size, options: SentenceOrderOptions = SentenceOrderOptions()) -> None:
         super().__init__()
         self.vocab, self.options = vocab, options
         self.classes = len(options.answers)
@@ -187,7 +187,7 @@ CARD = Card(
     claims=Objective(
         scored=b, hidden="which of two pieces came first", models=SentenceOrder.models
     ),
-    options=OrderOptions,
+    options=SentenceOrderOptions,
     build=SentenceOrder,
     variants=({"kind": "next"}, {"kind": "both"}),
     aliases=("sop", "next_sentence", "nsp"),

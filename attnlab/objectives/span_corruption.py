@@ -54,7 +54,7 @@ from attnlab.objectives.hiding import check_tokens, lengths, lowest, real_tokens
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpanOptions(Options):
+class SpanCorruptionOptions(Options):
     """How much is cut out.
 
     rate: the share of the real tokens of each row.
@@ -85,7 +85,7 @@ class SpanOptions(Options):
 
 def naive(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None, *,
-    vocab: Size, options: SpanOptions = SpanOptions(),
+    vocab: Size, options: SpanCorruptionOptions = SpanCorruptionOptions(),
 ) -> tuple[Tensor, int]:  # fmt: skip
     """-Σ log p over the target, written row by row."""
     ids = Ids.of(vocab, options)
@@ -107,7 +107,7 @@ def naive(
 
 def vectorised(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None, *,
-    vocab: Size, options: SpanOptions = SpanOptions(),
+    vocab: Size, options: SpanCorruptionOptions = SpanCorruptionOptions(),
 ) -> tuple[Tensor, int]:  # fmt: skip
     """The same, all rows at once."""
     return SpanCorruption(vocab, options)(model, batch, generator)
@@ -124,12 +124,12 @@ class Ids(NamedTuple):
     start: int
 
     @classmethod
-    def of(cls, vocab: int, options: SpanOptions) -> "Ids":
+    def of(cls, vocab: int, options: SpanCorruptionOptions) -> "Ids":
         return cls(vocab, vocab + options.sentinels, vocab + options.sentinels + 1)
 
 
 def noise_places(
-    real: Bool[Tensor, "b n"], options: SpanOptions, generator: torch.Generator | None
+    real: Bool[Tensor, "b n"], options: SpanCorruptionOptions, generator: torch.Generator | None
 ) -> Bool[Tensor, "b n"]:
     """True at the tokens that are cut out, for real tokens at the beginning of each row."""
     b, n = real.shape
@@ -191,7 +191,9 @@ class SpanCorruption(CrossEntropy):
 
     models = ("encoder_decoder",)
 
-    def __init__(self, vocab: Size, options: SpanOptions = SpanOptions()) -> None:
+    def __init__(
+        self, vocab: Size, options: SpanCorruptionOptions = SpanCorruptionOptions()
+    ) -> None:
         super().__init__()
         self.vocab, self.options, self.specials = vocab, options, options.sentinels + 2
 
@@ -257,7 +259,7 @@ CARD = Card(
         hidden="15 % of the tokens, in spans",
         models=SpanCorruption.models,
     ),
-    options=SpanOptions,
+    options=SpanCorruptionOptions,
     build=SpanCorruption,
     variants=({"rate": 0.5, "span": 2}, {"span": 20}),
     aliases=("t5_spans",),

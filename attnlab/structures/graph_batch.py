@@ -14,7 +14,7 @@ from torch import Tensor
 from attnlab.core.integers import check_integer
 from attnlab.structures.edge_sums import Edges
 from attnlab.structures.graph import Graph
-from attnlab.structures.structure import Structure, once
+from attnlab.structures.structure import Structure, cached
 
 EXAMPLE_FEATURES = 2
 """How many features the edges of an example have."""
@@ -145,14 +145,14 @@ class GraphBatch(Structure):
 
     # ---- all pairs of nodes
 
-    @once
+    @cached
     def counts(self) -> Int[Tensor, "b n n"]:
         """How many edges lead to the first node from the second."""
         b, n = self.padding.shape
         ones = torch.ones_like(self.targets)
         return ones.new_zeros(b * n * n).index_add(0, self._pairs, ones).view(b, n, n)
 
-    @once
+    @cached
     def slots(self) -> Int[Tensor, "b n n r"]:
         """Which edges lead to the first node from the second, of which there are up to r; -1 where
         there are fewer."""
@@ -184,7 +184,7 @@ class GraphBatch(Structure):
         total = values.new_zeros(self.padding.numel(), *values.shape[1:])
         return total.index_add(0, self.targets, values)
 
-    @once
+    @cached
     def by_ends(self) -> Edges:
         """The edges as ``edge_sums.products`` and ``edge_sums.collected`` take them."""
         return Edges.of(self.targets, self.sources, self.padding.numel())

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 
-def once(method: Callable[[Any], Any]) -> Any:
+def cached(method: Callable[[Any], Any]) -> Any:
     """A property that is computed when it is first asked for, and kept.
 
     While ``torch.compile`` traces nothing is kept (it does not follow functools' own).

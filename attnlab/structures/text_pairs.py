@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.core.integers import check_integer
-from attnlab.structures.structure import Structure, once
+from attnlab.structures.structure import Structure, cached
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,12 +68,12 @@ class TextPairs(Structure):
         b, n = self.padding.shape
         return f"<TextPairs: {b} pairs of a question and a text, {n} tokens>"
 
-    @once
+    @cached
     def together(self) -> Bool[Tensor, "b 1 n n"]:
         """What each token may attend to where both are read together: all that is real."""
         return (self.padding[:, :, None] & self.padding[:, None])[:, None]
 
-    @once
+    @cached
     def apart(self) -> Bool[Tensor, "b 1 n n"]:
         """The mask if the two texts are read separately: each token attends within its own text."""
         same = self.in_text[:, :, None] == self.in_text[:, None]

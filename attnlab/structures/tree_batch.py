@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.core.integers import check_integer
-from attnlab.structures.structure import Structure, once
+from attnlab.structures.structure import Structure, cached
 from attnlab.structures.tree import Tree
 
 NONE = -1
@@ -127,18 +127,18 @@ class TreeBatch(Structure):
         at_root = x[torch.arange(len(x), device=x.device), self.roots.clamp(min=0)]
         return at_root.masked_fill((self.roots < 0)[:, None], 0)
 
-    @once
+    @cached
     def is_leaf(self) -> Bool[Tensor, "b n"]:
         """True at leaves."""
         return self.padding & ~_with_children(self.parents)
 
-    @once
+    @cached
     def roots(self) -> Int[Tensor, "b"]:
         """The root of each tree; -1 where all is padding."""
         is_root = self.padding & (self.parents == NONE)
         return is_root.int().argmax(1).where(is_root.any(1), NONE)
 
-    @once
+    @cached
     def below(self) -> Bool[Tensor, "b n n"]:
         """Whether the second token belongs to the subtree of the first; each to its own."""
         start, stop, depth, real = self.start, self.stop, self.depth, self.padding
@@ -146,26 +146,26 @@ class TreeBatch(Structure):
         deeper = depth[:, :, None] <= depth[:, None]  # of nodes with the same leaves
         return inside & deeper & real[:, :, None] & real[:, None]
 
-    @once
+    @cached
     def subtree_mask(self) -> Bool[Tensor, "b 1 n n"]:
         """What each token may attend to: a node its own subtree, a leaf all leaves."""
         leaves = self.is_leaf[:, :, None] & self.is_leaf[:, None]
         return torch.where(self.is_leaf[:, :, None], leaves, self.below)[:, None]
 
-    @once
+    @cached
     def rank(self) -> Int[Tensor, "b n"]:
         """How many children of the same parent stand to the left of a token."""
         parents, start = self.parents, self.start
         siblings = (parents[:, :, None] == parents[:, None]) & (parents != NONE)[:, :, None]
         return (siblings & (start[:, None] < start[:, :, None])).sum(2)
 
-    @once
+    @cached
     def height(self) -> Int[Tensor, "b n"]:
         """The length of the longest path down to a leaf: 0 at leaves."""
         steps = torch.arange(1, self.paths.shape[2] + 1, device=self.paths.device)
         return _reduced(self.paths, steps.expand_as(self.paths), self.parents.shape[1], "amax")
 
-    @once
+    @cached
     def levels(self) -> list[Level]:
         """The nodes whose children are leaves, then those that need these, and so on up."""
         b, n = self.parents.shape

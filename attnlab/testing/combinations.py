@@ -107,7 +107,7 @@ def test_what_learns_from_an_objective_or_is_refused(card: Card, part: Card) -> 
     if kind in ("classifier", "token_classifier"):
         more["classes"] = objective.classes or VOCAB + objective.specials
     if role == "attention":
-        more["attention_options"] = dict(part.small)
+        more["attention_options"] = dict(part.small_options)
     given = {"kind": kind, role: part.name, "max_len": objective.longest(N + 1), **more}
     if fits:
         step(model(VOCAB + objective.specials, **given), card.name)

@@ -118,7 +118,7 @@ def call(
     if "structure" in parameters_of(function):
         axes = next(iter(letters_of(function).values()))[0].axes
         b, n = (made[0].shape[axes.index(letter)] for letter in "bn")
-        given |= told(card, made[0].new_ones(b, n, dtype=torch.bool))
+        given |= extra_inputs(card, made[0].new_ones(b, n, dtype=torch.bool))
     if isinstance(options, PatternOptions) and "mask" in parameters_of(function):
         pattern = options.pattern(heads=made[0].shape[1])
         given["mask"] = patterns.both(pattern, given.get("mask", patterns.full()))
@@ -139,7 +139,7 @@ def required(form: Callable[..., Any]) -> Mapping[str, tuple[Contract, ...]]:
     }
 
 
-def told(card: Card, real: Tensor, example: str = "example") -> dict[str, Any]:
+def extra_inputs(card: Card, real: Tensor, example: str = "example") -> dict[str, Any]:
     """What a form or layer is given beside sequences whose tokens are ``real`` (b, n): an example
     of its structure, if it is told one."""
     if card.structure is None:
@@ -227,14 +227,14 @@ class OnExample(nn.Module):
     def forward(self, x: Tensor, padding: Tensor | None = None) -> Any:
         real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
         if padding is not None and padding.dtype == torch.bool and padding.shape == real.shape:
-            return self.layer(x, padding, **told(self.card, padding))
+            return self.layer(x, padding, **extra_inputs(self.card, padding))
         return self.layer(x, padding, **self._example(real))
 
     def _example(self, real: Tensor) -> dict[str, Any]:
         key = (tuple(real.shape), str(real.device))
         if key not in self.found:
             cpu = torch.ones(real.shape, dtype=torch.bool)
-            found = told(self.card, cpu, self.example)
+            found = extra_inputs(self.card, cpu, self.example)
             self.found[key] = {name: each.to(real.device) for name, each in found.items()}
         return self.found[key]
 
@@ -952,9 +952,9 @@ def test_the_layer_is_built_with_each_form_of_the_card_and_shows_it(card: Card) 
 @pytest.mark.parametrize("card", EACH)
 def test_causality_is_refused_with_its_reason(card: Card) -> None:
     if card.causal == "optional":
-        assert not card.because
+        assert not card.causal_reason
         return
-    assert card.because
+    assert card.causal_reason
     with pytest.raises(ValueError, match=r"cannot be causal: |is always causal"):
         catalog.build(card.name, dim=DIM, heads=HEADS, causal=card.causal == "never")
 

@@ -47,7 +47,7 @@ from attnlab.train.run import Run
 from attnlab.train.saving import Saves
 from attnlab.train.settings import Settings
 from attnlab.train.task import Task, check_task
-from attnlab.train.trial import try_out
+from attnlab.train.trial import dry_run
 
 __getattr__ = modules_of(__name__)
 
@@ -129,7 +129,7 @@ def fit(
     with preserved_generators(target), _checkpointing(model, gradient_checkpointing):
         model.to(target)
         fit_objective(asked, model, target, settings.seed)
-        described = try_out(model, task, settings, asked, target, processes)
+        described = dry_run(model, task, settings, asked, target, processes)
         saves = Saves(place, model, described, asked, settings, processes)
         run = Run(
             model, task, settings, asked, processes=processes, saves=saves, callbacks=callbacks

@@ -27,7 +27,7 @@ SNAPSHOTS = 20  # recorded in one training, apart from its start
 _alive: "weakref.WeakSet[Training]" = weakref.WeakSet()
 
 
-class Turns:
+class RoundRobin:
     """Lets threads take turns, in order. Pause and stop take effect when a round is complete."""
 
     def __init__(self, count: int) -> None:
@@ -118,7 +118,7 @@ class Training:
         self.steps, self.every = steps, max(1, steps // SNAPSHOTS)
         self.learners = [Learner(recorded) for recorded in models]
         self._task, self._changed, self._options = task, changed, options
-        self._turns = Turns(len(models))
+        self._turns = RoundRobin(len(models))
         self._ended = threading.Event()
         self._before = torch.get_rng_state()
         self._threads = [

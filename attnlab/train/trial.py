@@ -17,7 +17,7 @@ from attnlab.train.task import Drawn, Task, advice, draw, requirements
 from attnlab.train.tensors import bare
 
 
-def try_out(
+def dry_run(
     model: nn.Module,
     task: Task,
     settings: Settings,

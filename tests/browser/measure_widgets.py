@@ -33,11 +33,11 @@ import numpy as np
 import torch
 from attnlab_widgets.attention_view import AttentionView
 from attnlab_widgets.query_key_space import QueryKeySpace
+from attnlab_widgets.query_key_space.example import maps_of, points_of, tokens_of
 from conftest import OPTIONS, Notebook, serve_cdn, serving, write
 from playwright.sync_api import Error, sync_playwright
 
 from attnlab.measure.report import grid, machine, machine_line
-from tests.widgets.query_key_data import maps_of, points_of, tokens_of
 
 CASES = ((12, 12, 128), (1, 2, 512), (1, 2, 1024), (1, 2, 4096))
 ALONE = (12, 12, 512)

@@ -1,7 +1,7 @@
 """The explorer as its reader meets it: typing, and training from the keyboard alone."""
 
 import pytest
-from attnlab_widgets.explorer_models import reference_model
+from attnlab_widgets.attention_explorer.models import reference_model
 
 pytestmark = pytest.mark.browser
 

@@ -1,7 +1,7 @@
 """What holds of every widget, asked of an example of each: as a saved file, and in JupyterLab.
 
 Stories of one widget stand in a file of its own. Whoever adds a widget adds an example of it to
-tests/widgets/examples.py, and all of this is asked of it.
+its folder, and all of this is asked of it.
 """
 
 import json

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attnlab_widgets.explorer_models import reference_model
+from attnlab_widgets.attention_explorer.models import reference_model
 
 pytestmark = pytest.mark.browser
 

@@ -10,7 +10,7 @@ from tests.browser.widget_pages import in_a_notebook, in_both
 pytestmark = pytest.mark.browser
 
 MAKE = """
-from tests.widgets.examples import table
+from attnlab_widgets.table_view.example import example as table
 view = table()
 view.save_html("table.html", title="<Table>")
 view

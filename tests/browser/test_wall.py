@@ -291,25 +291,3 @@ def test_a_saved_file_is_alive_without_a_network(
     assert len(seen) == 4
     wall.locator("[data-name=performer]").click()
     soon(wall.get_by_test_id("detail").is_visible, True)
-
-
-@pytest.mark.parametrize("wide", [700, 993, 1408])
-def test_it_fits(notebook: Any, lab: Any, page: Any, wide: int) -> None:
-    wall = file(notebook, lab, page, wide=wide)
-    box = wall.bounding_box()
-    assert box["width"] == wide
-    assert wall.evaluate("wall => wall.scrollWidth <= wall.clientWidth")
-    frame = wall.locator(".wl-frame")
-    if wide == 993:
-        assert box["height"] <= 760
-        room = frame.evaluate("frame => frame.scrollHeight - frame.clientHeight")
-        assert room <= 0 or len(MIXING) > 24
-    boxes = [tile.bounding_box() for tile in wall.get_by_test_id("tile").all()]
-    for one, other in itertools.combinations(boxes, 2):
-        across = min(one["x"] + one["width"], other["x"] + other["width"]) - max(
-            one["x"], other["x"]
-        )
-        down = min(one["y"] + one["height"], other["y"] + other["height"]) - max(
-            one["y"], other["y"]
-        )
-        assert across <= 0 or down <= 0, "tiles overlap"

@@ -10,7 +10,7 @@ import attnlab
 from attnlab.core.patterns import Pattern, read
 from attnlab.core.probe import record
 from attnlab.core.sparse.attention import PatternOptions
-from tests.test_claims import told
+from tests.test_claims import extra_inputs
 
 BOTH = [False, True]
 VARIANTS = [
@@ -26,7 +26,7 @@ VARIANTS = [
 def patterns_of(module: nn.Module, card: Any) -> list[Pattern]:
     """What the module attends under: the masks that it notes, and what it keeps."""
     with record() as notes:
-        module(torch.randn(2, 30, 12), **told(card, torch.ones(2, 30, dtype=torch.bool)))
+        module(torch.randn(2, 30, 12), **extra_inputs(card, torch.ones(2, 30, dtype=torch.bool)))
     kept = [value for part in module.modules() for value in vars(part).values()]
     noted = [value for _, value in notes]
     return [value for value in (*kept, *noted) if isinstance(value, Pattern)]

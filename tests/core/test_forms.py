@@ -83,7 +83,7 @@ def test_letters_of_a_named_tuple() -> None:
 
 
 def test_only_forms_that_take_options_are_given_them() -> None:
-    options = retention.Retaining(chunk=3)
+    options = retention.RetentionOptions(chunk=3)
     forms = with_options(retention.FORMS, options)
     assert forms["naive"] is retention.naive
     assert forms["chunked"].keywords == {"options": options}

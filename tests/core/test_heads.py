@@ -80,6 +80,6 @@ def test_heads_without_queries_have_values_alone() -> None:
 
 def test_what_does_not_fit_is_said_before_anything_is_projected() -> None:
     heads = Heads(6, 2)
-    heads.fits(torch.randn(1, 3, 6), "x")
+    heads.check_input(torch.randn(1, 3, 6), "x")
     with pytest.raises(ValueError, match=r"`summary` has width 5, but this layer .* dim=6"):
-        heads.fits(torch.randn(1, 3, 5), "summary")
+        heads.check_input(torch.randn(1, 3, 5), "summary")

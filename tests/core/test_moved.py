@@ -4,6 +4,8 @@ import importlib
 
 import pytest
 
+import attnlab
+from attnlab.core.card import Card
 from attnlab.core.moved import MOVED
 
 
@@ -20,3 +22,12 @@ def test_a_name_is_answered_too():
         exec("from attnlab.core import graph", {})
     with pytest.raises(ImportError, match="cannot import name 'nosuch'"):
         exec("from attnlab.core import nosuch", {})
+
+
+def test_a_renamed_attribute_or_argument_is_answered():
+    with pytest.raises(AttributeError, match=r"^Card\.because is now causal_reason$"):
+        attnlab.card("fnet").because  # noqa: B018
+    with pytest.raises(TypeError, match=r"^small= of Card is now small_options=$"):
+        Card(name="mine", small={})
+    with pytest.raises(AttributeError, match="'Card' object has no attribute 'nosuch'"):
+        attnlab.card("fnet").nosuch  # noqa: B018

@@ -4,7 +4,7 @@ import torch
 
 from attnlab.exercises import carried_memory, check_most_used, check_next_memory
 from attnlab.mechanisms.memory.compressive_transformer import CompressiveTransformer
-from attnlab.mechanisms.memory.compressive_transformer.compression import Compression
+from attnlab.mechanisms.memory.compressive_transformer.compression import CompressiveOptions
 from tests.exercises.frame import answers_to
 
 
@@ -37,7 +37,7 @@ TestAnswers = answers_to(RIGHT)
 
 
 def test_what_is_kept_is_what_the_library_keeps():
-    options = Compression(segment=4, memory=8, compressed=3, rate=2, compression="most_used")
+    options = CompressiveOptions(segment=4, memory=8, compressed=3, rate=2, compression="most_used")
     layer = CompressiveTransformer(7, 1, options=options).double()
     layer.distance.weight.data.zero_()  # scores by contents alone
     matrices = [getattr(layer.heads, name).weight.T for name in ("query", "key", "value")]

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from attnlab.core import patterns
 from attnlab.exercises import Verdict, check_axis, check_generator, check_neighbourhood
-from attnlab.mechanisms.fixed.axial import Axes
+from attnlab.mechanisms.fixed.axial import AxialOptions
 from tests.exercises.frame import answers_to
 
 
@@ -36,7 +36,7 @@ def shares(i: Tensor, j: Tensor, width: int, axis: int) -> Tensor:
 
 
 def shares_by_the_page(i: Tensor, j: Tensor, width: int, axis: int) -> Tensor:
-    return Axes(width=width, axis=axis).pattern().dense(len(i))
+    return AxialOptions(width=width, axis=axis).pattern().dense(len(i))
 
 
 def shares_by_distance(i: Tensor, j: Tensor, width: int, axis: int) -> Tensor:

@@ -35,7 +35,7 @@ def under_a_mask(q, v, buckets, chunk):
     """The library's own form, on vectors that the given buckets are the hashes of."""
     places = reformer.Places.of(
         buckets[None, None, None], 8, None,
-        reformer.Hashing(chunk=chunk, causal_window="chunks"), causal=True,
+        reformer.ReformerOptions(chunk=chunk, causal_window="chunks"), causal=True,
     )  # fmt: skip
     pairs = places.attended(0)[0, 0]
     pairs = pairs | torch.diag(~pairs.any(-1))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attnlab.exercises import Verdict, check_induction_head, check_induction_keys
-from attnlab.lens.find_heads import find_heads
+from attnlab.lens.head_kinds import find_heads
 from tests.exercises.frame import answers_to
 
 

@@ -11,10 +11,13 @@ from attnlab import exercises
 from attnlab.architecture.join import deep_norm
 from attnlab.core.experts import room
 from attnlab.exercises.answers import NumberExercise
-from attnlab.mechanisms.convolution.lite_transformer import LongShort, LongShortAttention
+from attnlab.mechanisms.convolution.lite_transformer import (
+    LiteTransformerOptions,
+    LongShortAttention,
+)
 from attnlab.mechanisms.fixed import etc
-from attnlab.mechanisms.fixed.axial import Axes
-from attnlab.mechanisms.fixed.sparse_transformer import Factors
+from attnlab.mechanisms.fixed.axial import AxialOptions
+from attnlab.mechanisms.fixed.sparse_transformer import SparseTransformerOptions
 from attnlab.mechanisms.recurrence import h3
 
 EXERCISES = {
@@ -80,21 +83,21 @@ OTHERWISE = {
         numbers_of(torch.nn.LayerNorm(64)) + 4 * numbers_of(torch.nn.Linear(64, 64, bias=False)),
     ),
     "check_axial_pairs": (
-        sum(Axes(width=64, axis=axis).pattern().count(48 * 64) for axis in (0, 1)),
+        sum(AxialOptions(width=64, axis=axis).pattern().count(48 * 64) for axis in (0, 1)),
     ),
     "check_cache_bytes": (327_680,),
     "check_cache_length": (min(n for n in range(99) if 2 * 64 * n > 64 * 64 + 64),),
     "check_chain_pairs": (2 * 64**2 - 1,),
     "check_collected_bytes": (4 * 2_500 * 12 * 768,),
     "check_convolved_parameters": (
-        numbers_of(LongShortAttention(512, 8, options=LongShort(kernel=7))),
+        numbers_of(LongShortAttention(512, 8, options=LiteTransformerOptions(kernel=7))),
     ),
     "check_decoder_parameters": (
         numbers_of(torch.nn.TransformerDecoderLayer(64, 2, 256)) - 2 * (4 * 64),  # biases
     ),
     "check_equal_lengths": (18 / 6,),
     "check_equal_pairs": (min(n for n in range(1, 999) if n * n >= 2 * 32 * n),),
-    "check_etc_pairs": (etc.GlobalLocal(global_tokens=20, radius=10).pattern().count(1020),),
+    "check_etc_pairs": (etc.ETCOptions(global_tokens=20, radius=10).pattern().count(1020),),
     "check_expert_capacity": (int(room(torch.zeros(1, 500, 4), 16, 1.25, None)),),
     "check_far_part": (320,),
     "check_feature_count": (math.ceil(4 * math.expm1(10)),),
@@ -122,7 +125,7 @@ OTHERWISE = {
     "check_sorting_length": (min(n for n in range(64, 9999, 64) if n * n / 64**2 >= 2 * n),),
     "check_state_numbers": (537.5, 535, 540, torch.tensor(537.0)),
     "check_stream_factor": (deep_norm.constants(100)[0], 2 * 12.5**0.25),
-    "check_strided_keys": (pairs_of(Factors(stride=128).pattern(), 16_384),),
+    "check_strided_keys": (pairs_of(SparseTransformerOptions(stride=128).pattern(), 16_384),),
     "check_table_length": (min(n for n in range(999) if 8 * n * n >= 2 * 512**2),),
     "check_table_width": (max(r for r in range(48) if 1600 * r + 48 * r < 1600 * 48),),
     "check_time_crossing": (next(n for n in range(1, 9999) if n / 80 >= 64 / 10),),

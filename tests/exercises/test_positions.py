@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attnlab.exercises import Verdict, check_buckets, check_distance_biases, check_rotation
 from attnlab.mechanisms.positions import alibi
-from attnlab.mechanisms.positions.t5_bias import Buckets
+from attnlab.mechanisms.positions.t5_bias import T5BiasOptions
 from tests.exercises.frame import answers_to
 
 
@@ -35,7 +35,7 @@ def bucket(distance: Tensor, buckets: int, largest: int) -> Tensor:
 def of_library(distance: Tensor, buckets: int, largest: int) -> Tensor:
     if buckets % 4:
         return bucket(distance, buckets, largest)
-    return Buckets(buckets=buckets, max_distance=largest).of(-distance, causal=True)
+    return T5BiasOptions(buckets=buckets, max_distance=largest).of(-distance, causal=True)
 
 
 RIGHT: list[tuple[Callable[..., Verdict], Callable[..., Tensor]]] = [

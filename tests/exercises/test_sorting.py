@@ -44,7 +44,7 @@ def block_by_block(q: Tensor, k: Tensor, v: Tensor, scores: Tensor, block: int) 
 def by_library(q: Tensor, k: Tensor, v: Tensor, scores: Tensor, block: int, columns: bool = False):
     earlier = torch.ones_like(scores).tril(-1).bool()
     sort = sorting.sinkhorn(scores, 8, allowed=earlier, columns=columns)[None, None]
-    options = sorting.Blocks(block=block, max_len=64)
+    options = sorting.SinkhornOptions(block=block, max_len=64)
     parts = (x[None, None] for x in (q, k, v))
     return sorting.naive(*parts, sort, causal=True, options=options)[0, 0]
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from attnlab.core.sparse.attention import naive
 from attnlab.exercises import Verdict, check_aligned, check_fixed_blocks, check_summaries
 from attnlab.experiments import pixels
-from attnlab.mechanisms.fixed.sparse_transformer import Factors
+from attnlab.mechanisms.fixed.sparse_transformer import SparseTransformerOptions
 from tests.exercises.frame import answers_to
 
 
@@ -73,7 +73,7 @@ def all_blocks_at_once(q: Tensor, k: Tensor, v: Tensor, s: int, c: int) -> Tenso
 
 
 def under_a_mask(q: Tensor, k: Tensor, v: Tensor, s: int, c: int) -> Tensor:
-    pattern = Factors(kind="fixed", stride=s, columns=c).pattern()
+    pattern = SparseTransformerOptions(kind="fixed", stride=s, columns=c).pattern()
     return naive(q[None, None], k[None, None], v[None, None], mask=pattern)[0, 0]
 
 

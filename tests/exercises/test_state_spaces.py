@@ -41,7 +41,9 @@ def layer(u, W_step, bias, W_B, W_C, A, D, state):
     steps = u @ W_step + bias
     given = (u[None], (-A).log(), steps[None], (u @ W_B)[None], (u @ W_C)[None], D)
     decays = torch.cumprod((F.softplus(steps)[:, :, None] * A).exp(), 0) * state
-    y, h = selective_scan.advance(*given, torch.zeros_like(state)[None], selective_scan.Selective())
+    y, h = selective_scan.advance(
+        *given, torch.zeros_like(state)[None], selective_scan.SelectiveScanOptions()
+    )
     return y[0] + torch.einsum("tdr,tr->td", decays, u @ W_C), h[0] + decays[-1]
 
 

@@ -83,7 +83,7 @@ def transient_by_the_page(
         y[None, None] for y in (x @ query, x @ key, x @ value, summaries @ key, summaries @ value)
     )
     tables = torch.zeros(2, 1, 4, dtype=x.dtype)
-    options = long_t5.TransientGlobal(radius=radius, block=block)
+    options = long_t5.LongT5Options(radius=radius, block=block)
     return long_t5.naive(q, k, v, global_k, global_v, *tables, options=options)[0, 0]
 
 

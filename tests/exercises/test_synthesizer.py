@@ -3,7 +3,7 @@
 import torch
 
 from attnlab.exercises import check_dense_layer, check_factorized, check_mixture
-from attnlab.mechanisms.lowrank.synthesizer import Synthesis, Synthesizer
+from attnlab.mechanisms.lowrank.synthesizer import Synthesizer, SynthesizerOptions
 from tests.exercises.frame import answers_to
 
 
@@ -40,7 +40,10 @@ def dense_layer(x, w1, b1, w2, b2, wv, wo):
 
 def by_the_library(x, w1, b1, w2, b2, wv, wo):
     layer = Synthesizer(
-        len(wo), len(w2), causal=True, options=Synthesis(variant="dense", max_len=w2.shape[-1])
+        len(wo),
+        len(w2),
+        causal=True,
+        options=SynthesizerOptions(variant="dense", max_len=w2.shape[-1]),
     ).to(x.dtype)
     dense, heads = layer.synthesize[0], layer.heads
     given = {

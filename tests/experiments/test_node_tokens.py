@@ -5,7 +5,7 @@ import torch
 
 from attnlab.experiments import node_tokens
 from attnlab.experiments.node_tokens import TASKS, Graphs, build, graphs, right
-from attnlab.mechanisms.structure.token_gt import GraphTokens, Identified
+from attnlab.mechanisms.structure.token_gt import GraphTokens, TokenGTOptions
 from attnlab.structures.graph import Graph
 from attnlab.structures.graph_batch import GraphBatch
 
@@ -59,7 +59,7 @@ def test_training_leaves_missing_identifiers_missing() -> None:
 
 def test_identifiers_begin_three_times_as_large_as_the_layer_makes_them() -> None:
     torch.manual_seed(5)
-    plain = GraphTokens(node_tokens.DIM, Identified(width=node_tokens.WIDTH)).identify.weight
+    plain = GraphTokens(node_tokens.DIM, TokenGTOptions(width=node_tokens.WIDTH)).identify.weight
     large = build("degree", "laplacian", 0).tokens.identify.weight
     assert 2.7 < large.std() / plain.std() < 3.3
 

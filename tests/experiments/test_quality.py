@@ -38,7 +38,7 @@ def test_all_that_mix_are_in_the_grid_and_a_model_that_mixes_nothing() -> None:
 def test_reasons_are_those_of_the_cards() -> None:
     assert obstacle("full", "text") == ""
     assert obstacle("fnet", "digits") == ""
-    assert attnlab.card("fnet").because in obstacle("fnet", "recall")
+    assert attnlab.card("fnet").causal_reason in obstacle("fnet", "recall")
     assert "tree" in obstacle("tree", "digits")
     assert obstacle(NOTHING, "text") == ""
     found = row("text, fnet", quick=True, threads=1)

@@ -72,7 +72,9 @@ def house(tmp_path):
         ("attnlab/lens/maps.py", ["tests/core/test_reach.py", "tests/lens"]),
         ("attnlab/exercises/hashing.py", ["tests/exercises", "tests/test_lessons.py"]),
         ("widgets/attnlab_widgets/lab.py", ["tests/widgets/test_lab.py"]),
-        ("widgets/src/studio.js", ["tests/widgets"]),
+        ("widgets/attnlab_widgets/lab/picture.py", ["tests/widgets/test_lab.py"]),
+        ("widgets/attnlab_widgets/lab/grid.js", ["tests/widgets/test_lab.py"]),
+        ("widgets/src/lib/studio.js", ["tests/widgets"]),
         (
             "notebooks/00_start.ipynb",
             ["tests/house/test_notation.py", "tests/house/test_readme.py", "tests/test_lessons.py"],
@@ -100,7 +102,7 @@ def test_a_change_brings_its_tests(changed, house, name, tests):
         ("attnlab/lens/maps.py", ["00_start"]),
         ("notebooks/00_start.ipynb", ["00_start"]),
         ("tests/browser/test_lab.py", ["tests/browser/test_lab.py"]),
-        ("widgets/src/lab.js", ["tests/browser/test_lab.py"]),
+        ("widgets/attnlab_widgets/lab/grid.css", ["tests/browser/test_lab.py", "00_start"]),
         ("widgets/attnlab_widgets/lab.py", ["tests/browser/test_lab.py", "00_start"]),
     ],
 )
@@ -113,7 +115,13 @@ def test_a_change_brings_its_tests_in_a_browser(changed, house, name, tests):
     assert found == [*(test for test in tests if test.startswith("tests/")), *lessons]
 
 
-@pytest.mark.parametrize("name", ["src/lab.js", "test/lab.test.js", "package.json"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("attnlab_widgets/lab/lab.js", "attnlab_widgets/lab/lab.css", "src/lib/a.js"),
+        *("test/lab.test.js", "package.json", "build.js"),
+    ],
+)
 def test_a_change_of_a_front_end_has_it_built_and_compared(changed, name):
     assert changed.goals([f"widgets/{name}"]) == ["check-widgets"]
     assert changed.goals(["widgets/attnlab_widgets/lab.py"]) == []

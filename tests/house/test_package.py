@@ -71,6 +71,16 @@ def test_every_file_that_a_lesson_loads_is_in_the_wheel(wheel, outside):
     assert Path(told.strip()).is_relative_to(wheel)
 
 
+def test_users_get_the_bundles_and_not_what_they_are_built_from(wheel):
+    home = wheel / "attnlab_widgets"
+    static = {path.name for path in home.rglob("*.js")}
+    ours = {path.name for path in (ROOT / "widgets/attnlab_widgets/static").glob("*.js")}
+    assert static == ours == {path.name for path in (home / "static").glob("*.js")}
+    assert not [*home.rglob("*.css")]
+    (source,) = wheel.glob("attnlab-*/widgets/attnlab_widgets/wall")
+    assert {"wall.js", "wall.css", "__init__.py"} <= {path.name for path in source.iterdir()}
+
+
 def test_type_checkers_read_our_annotations(wheel):
     assert all((wheel / name / "py.typed").is_file() for name in ("attnlab", "attnlab_widgets"))
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from attnlab.core.card import Card
 from attnlab.core.probe import record
 from attnlab.lens.mixing import Mixing, mixing_matrix
-from tests.test_claims import CARDS, DIM, OnExample, module, module_forms, told
+from tests.test_claims import CARDS, DIM, OnExample, extra_inputs, module, module_forms
 
 N = 11
 REAL = torch.tensor([[1, 1, 0, 0, 1, 1, 0, 1, 1, 1, 1], [0, 0, 0, 1, 1, 1, 1, 1, 1, 0, 1]]) > 0
@@ -51,7 +51,7 @@ def mixed(layer: nn.Module, card: Card, x: Tensor, padding: Tensor | None) -> Mi
     if not isinstance(layer, OnExample):
         return mixing_matrix(layer, x, padding=padding)
     real = torch.ones(x.shape[:2], dtype=torch.bool) if padding is None else padding
-    return mixing_matrix(layer.layer, x, padding=padding, **told(card, real))
+    return mixing_matrix(layer.layer, x, padding=padding, **extra_inputs(card, real))
 
 
 def four(found: Mixing) -> Tensor:

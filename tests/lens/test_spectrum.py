@@ -7,7 +7,7 @@ import torch
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.lens.spectrum import Spectrum, spectrum
 from attnlab.mechanisms.dense.full import FullAttention
-from attnlab.mechanisms.lowrank.linformer import Linformer, Places
+from attnlab.mechanisms.lowrank.linformer import Linformer, LinformerOptions
 
 
 def diagonal(*values):
@@ -89,7 +89,9 @@ def test_padding_is_as_if_it_had_never_been_there():
 
 def test_the_map_of_linformer_has_rank_k_and_that_of_full_attention_more():
     x = torch.randn(2, 23, 12, dtype=torch.float64)
-    low = mixing_matrix(Linformer(12, 3, options=Places(k=5, max_len=23)).double(), x).matrix
+    low = mixing_matrix(
+        Linformer(12, 3, options=LinformerOptions(k=5, max_len=23)).double(), x
+    ).matrix
     high = mixing_matrix(FullAttention(12, 3).double(), 5 * x).matrix
     assert (spectrum(low).rank(1) == 5).all()
     assert (spectrum(high).rank(1) > 5).all()

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from attnlab.measure.benchmarks.kernelized import crossover
 from attnlab.measure.count import count, exponent
 from attnlab.measure.memory import resident
 from attnlab.measure.timing import compare, quartiles, thread_count
-from attnlab.measure.topics.kernelized import crossover
 from tools.notebooks import find
 
 

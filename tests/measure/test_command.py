@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from attnlab.measure import topics
+from attnlab.measure import benchmarks
 from attnlab.measure.__main__ import main
 from attnlab.measure.report import Row
 
@@ -23,9 +23,9 @@ def rows(*, quick, threads):
 def _trivial(tmp_path, monkeypatch):
     """A topic is found because its file lies in the folder, and for no other reason."""
     (tmp_path / "trivial.py").write_text(TRIVIAL)
-    monkeypatch.setattr(topics, "__path__", [*topics.__path__, str(tmp_path)])
+    monkeypatch.setattr(benchmarks, "__path__", [*benchmarks.__path__, str(tmp_path)])
     yield
-    sys.modules.pop("attnlab.measure.topics.trivial", None)
+    sys.modules.pop("attnlab.measure.benchmarks.trivial", None)
 
 
 @pytest.mark.usefixtures("_trivial")
@@ -56,7 +56,7 @@ def test_quick_run_of_one_topic(capsys, tmp_path):
 def test_two_runs_on_one_file_keep_the_rows_of_both(monkeypatch, tmp_path):
     file = tmp_path / "rows.json"
     given = ["trivial", "--quick", "--json", str(file)]
-    trivial = importlib.import_module("attnlab.measure.topics.trivial")
+    trivial = importlib.import_module("attnlab.measure.benchmarks.trivial")
 
     def meanwhile(**_):
         row = {"figure": "two", "measured": 2.0, "unit": "units"}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.measure import topics
+from attnlab.measure import benchmarks
 from attnlab.measure.comparison import Keys, all_keys, ratio
 from attnlab.measure.timing import Timing
 
@@ -51,7 +51,7 @@ def test_what_does_not_differ_is_said_once():
 
 def test_every_topic_with_peers_has_its_ratios_from_here():
     """So that each of them states times of the processor and what both compute."""
-    (folder,) = topics.__path__
+    (folder,) = benchmarks.__path__
     sources = {path.stem: path.read_text() for path in Path(folder).rglob("*.py")}
     signs = ("find_spec", "measure import peers", "cannot be imported")
     with_peers = {stem: text for stem, text in sources.items() if any(s in text for s in signs)}

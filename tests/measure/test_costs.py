@@ -16,7 +16,7 @@ DIM, HEADS, N = 12, 2, 200
 @pytest.mark.parametrize("backward", [False, True], ids=["forward", "both"])
 def test_counted_is_what_a_cpu_computes(one, backward):
     got = counted(one, N, backward)
-    layer, x, told = one.layer(N), one.sequence(N), one.told(N)
+    layer, x, told = one.layer(N), one.sequence(N), one.extra_inputs(N)
     with torch.set_grad_enabled(backward):
         layer(x, **told)
         real = count(lambda: layer(x, **told), backward=backward)

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from attnlab.measure.topics import kernelized
-from attnlab.measure.topics.kernelized import crossover
+from attnlab.measure.benchmarks import kernelized
+from attnlab.measure.benchmarks.kernelized import crossover
 
 
 def test_crossover_lies_on_the_line_between_logarithms() -> None:

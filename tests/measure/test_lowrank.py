@@ -6,8 +6,8 @@ import sys
 import pytest
 import torch
 
-from attnlab.measure.topics import lowrank
-from attnlab.measure.topics.lowrank import PUBLISHED
+from attnlab.measure.benchmarks import lowrank
+from attnlab.measure.benchmarks.lowrank import PUBLISHED
 
 
 def test_the_published_table_has_every_cell_of_the_paper():

@@ -5,8 +5,8 @@ import torch
 
 from attnlab.core.patterns import local
 from attnlab.core.sparse.blocked import blocked
+from attnlab.measure.benchmarks import patterns as topic
 from attnlab.measure.peers import longformer
-from attnlab.measure.topics import patterns as topic
 
 
 def test_the_topic_measures_what_it_names(monkeypatch: pytest.MonkeyPatch) -> None:

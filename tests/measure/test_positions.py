@@ -2,7 +2,7 @@
 
 import pytest
 
-from attnlab.measure.topics import positions as topic
+from attnlab.measure.benchmarks import positions as topic
 
 
 def test_the_relative_shift_holds_one_number_more_for_each_query() -> None:

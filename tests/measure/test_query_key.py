@@ -2,7 +2,7 @@
 
 import math
 
-from attnlab.measure.topics import query_key
+from attnlab.measure.benchmarks import query_key
 
 
 def test_quick_rows() -> None:

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from attnlab.measure.topics import spectral
-from attnlab.measure.topics.spectral import fnet
+from attnlab.measure.benchmarks import spectral
+from attnlab.measure.benchmarks.spectral import fnet
 
 
 def test_quick_rows() -> None:

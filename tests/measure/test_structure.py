@@ -1,6 +1,6 @@
 """The topic structure: its rows exist, and its graphs are what they are called."""
 
-from attnlab.measure.topics import structure as topic
+from attnlab.measure.benchmarks import structure as topic
 
 
 def test_the_topic_measures_what_it_names() -> None:

@@ -1,6 +1,6 @@
 """The topic trees: its rows exist, and its trees are what they are called."""
 
-from attnlab.measure.topics import trees as topic
+from attnlab.measure.benchmarks import trees as topic
 
 
 def test_the_topic_measures_what_it_names() -> None:

@@ -5,7 +5,7 @@ import math
 import pytest
 
 import attnlab
-from attnlab.measure.topics import decoding, forms, growth
+from attnlab.measure.benchmarks import decoding, forms, growth
 
 MIXING = {card.name: card for card in attnlab.cards() if card.mixes}
 SOME = ("linear", "retention", "s4d", "longformer", "tree")

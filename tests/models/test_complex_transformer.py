@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from attnlab.core.complex_linear import as_complex, as_pairs
-from attnlab.mechanisms.positions.complex_embedding.tables import ComplexWords
+from attnlab.mechanisms.positions.complex_embedding.tables import ComplexEmbeddingOptions
 from attnlab.models.complex_layers import ComplexDropout, ComplexFeedForward, SeparateNorm
 from attnlab.models.complex_transformer import ComplexTransformer
 
@@ -89,7 +89,7 @@ def test_padding_takes_no_position_and_changes_nothing(side: str) -> None:
 
 def test_order_matters_and_only_through_the_embedding() -> None:
     tokens = torch.tensor([[1, 2, 3, 4, 5], [2, 1, 4, 3, 5]])
-    turning, still = classifier(), classifier(words=ComplexWords(start="zero"))
+    turning, still = classifier(), classifier(words=ComplexEmbeddingOptions(start="zero"))
     one, other = turning(tokens)
     assert not torch.allclose(one, other, atol=1e-6)
     torch.testing.assert_close(*still(tokens).unbind())

@@ -4,14 +4,24 @@ import pytest
 import torch
 from torch import nn
 
-from attnlab.models.mobilebert import MOBILE, TEACHER, TINY, Layer, MobileBERT, Sizes, Trigrams
+from attnlab.models.mobilebert import (
+    MOBILE,
+    TEACHER,
+    TINY,
+    Layer,
+    MobileBERT,
+    MobileBERTOptions,
+    Trigrams,
+)
 
-SMALL = Sizes(dim=14, inside=6, heads=2, hidden=11, feeds=3)
+SMALL = MobileBERTOptions(dim=14, inside=6, heads=2, hidden=11, feeds=3)
 VARIANTS = {
     "mobile": SMALL,
-    "tiny": Sizes(dim=14, inside=6, heads=2, hidden=11, feeds=2, reads="bottleneck"),
-    "normed": Sizes(dim=14, inside=6, heads=2, hidden=11, feeds=1, norm="layer"),
-    "teacher": Sizes(dim=14, inside=26, heads=2, hidden=22, feeds=1, reads="stream", norm="layer"),
+    "tiny": MobileBERTOptions(dim=14, inside=6, heads=2, hidden=11, feeds=2, reads="bottleneck"),
+    "normed": MobileBERTOptions(dim=14, inside=6, heads=2, hidden=11, feeds=1, norm="layer"),
+    "teacher": MobileBERTOptions(
+        dim=14, inside=26, heads=2, hidden=22, feeds=1, reads="stream", norm="layer"
+    ),
 }
 PADDING = torch.arange(7) < torch.tensor([[7], [4]])
 
@@ -23,7 +33,7 @@ def drawn(module: nn.Module) -> nn.Module:
     return module.double()
 
 
-def theirs_of(sizes: Sizes) -> nn.Module:
+def theirs_of(sizes: MobileBERTOptions) -> nn.Module:
     modeling = pytest.importorskip("transformers.models.mobilebert.modeling_mobilebert")
     config = modeling.MobileBertConfig(
         vocab_size=19, hidden_size=sizes.dim, embedding_size=5, num_hidden_layers=1,
@@ -38,7 +48,7 @@ def theirs_of(sizes: Sizes) -> nn.Module:
     return drawn(modeling.MobileBertModel(config, add_pooling_layer=False)).eval()
 
 
-def copied(sizes: Sizes, theirs: nn.Module) -> Layer:
+def copied(sizes: MobileBERTOptions, theirs: nn.Module) -> Layer:
     """Our layer with the weights of theirs."""
     ours, block = Layer(sizes).double(), theirs.encoder.layer[0]
     heads, out = block.attention.self, block.attention.output
@@ -143,7 +153,7 @@ def test_values_read_the_stream_and_queries_do_not() -> None:
 @pytest.mark.parametrize(
     ("sizes", "count"), [(MOBILE, 842_240), (TINY, 463_232), (TEACHER, 12_076_544)]
 )
-def test_parameters_of_a_layer(sizes: Sizes, count: int) -> None:
+def test_parameters_of_a_layer(sizes: MobileBERTOptions, count: int) -> None:
     with torch.device("meta"):
         assert sum(p.numel() for p in Layer(sizes).parameters()) == count
 
@@ -164,6 +174,6 @@ def test_it_learns_and_refuses_what_it_cannot_read() -> None:
     with pytest.raises(ValueError, match="at most max_len=9 tokens, got 10"):
         model.encode(torch.zeros(1, 10, dtype=torch.long))
     with pytest.raises(ValueError, match="heads should divide inside=6"):
-        Sizes(inside=6, heads=4)
+        MobileBERTOptions(inside=6, heads=4)
     with pytest.raises(ValueError, match="built without classes"):
         MobileBERT(5, sizes=SMALL, layers=1)(tokens)

@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from attnlab.catalog import card, cards
 from attnlab.models import storage
 from attnlab.models.tiny import TinyTransformer
-from tests.test_claims import told
+from tests.test_claims import extra_inputs
 
 
 @pytest.mark.parametrize("kind", ["language_model", "classifier", "encoder_decoder"])
@@ -229,7 +229,7 @@ def test_every_mechanism_is_saved_and_loaded(make, tokens, tmp_path, name):
         for a, b in zip(again.state_dict().values(), model.state_dict().values(), strict=True)
     )
     real = torch.ones(tokens.shape, dtype=torch.bool)
-    given = told(card(name), real)
+    given = extra_inputs(card(name), real)
     torch.testing.assert_close(again(tokens, **given), model(tokens, **given))
 
 

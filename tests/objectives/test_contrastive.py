@@ -8,7 +8,7 @@ from torch import nn
 
 import attnlab
 from attnlab.objectives.batches import UNSCORED
-from attnlab.objectives.contrastive import Contrastive, PairOptions, info_nce
+from attnlab.objectives.contrastive import Contrastive, ContrastiveOptions, info_nce
 from attnlab.tasks import Batch, task
 from attnlab.train import evaluate, fit, model_options
 
@@ -93,8 +93,8 @@ def test_the_scale_is_bounded_after_each_step() -> None:
 def test_what_does_not_fit_is_a_sentence() -> None:
     model, rows = Vectors(torch.randn(3, 2)), torch.tensor([[0, 1]])
     for call, words in (
-        (lambda: PairOptions(temperature=0.0), "temperature should be more than 0"),
-        (lambda: PairOptions(temperature=0.001), "begins at 1 / temperature = 1000, beyond"),
+        (lambda: ContrastiveOptions(temperature=0.0), "temperature should be more than 0"),
+        (lambda: ContrastiveOptions(temperature=0.001), "begins at 1 / temperature = 1000, beyond"),
         (lambda: fitted().prepare(Batch(rows[:, :1], rows)), "a row of 1 tokens cannot hold 2"),
         (lambda: fitted().prepare(Batch(rows + 5, rows)), "built for vocab=3"),
         (lambda: fitted().fitted(nn.Linear(2, 2)), "this Linear has no encode"),

@@ -8,7 +8,7 @@ import torch
 import attnlab
 from attnlab.core.probe import record
 from attnlab.objectives.batches import UNSCORED
-from attnlab.objectives.span_corruption import Ids, SpanOptions, noise_places
+from attnlab.objectives.span_corruption import Ids, SpanCorruptionOptions, noise_places
 from attnlab.tasks import Batch, task
 from attnlab.train import fit, model_options
 
@@ -19,7 +19,7 @@ def corrupted(inputs, padding=None, seed: int = 0, **options):
     objective = attnlab.build("span_corruption", vocab=VOCAB, **options)
     return objective.prepare(
         Batch(inputs, inputs, padding), torch.Generator().manual_seed(seed)
-    ), Ids.of(VOCAB, SpanOptions(**options))
+    ), Ids.of(VOCAB, SpanCorruptionOptions(**options))
 
 
 def text(rows: int, width: int):
@@ -65,7 +65,7 @@ def test_source_and_target_give_the_text_again(options) -> None:
 
 def test_every_way_to_cut_a_text_is_as_likely_as_another() -> None:
     """6 of 10 tokens are noise, in 2 spans: 3 ways for what is kept, 5 for the noise."""
-    options = SpanOptions(rate=0.6, span=3)
+    options = SpanCorruptionOptions(rate=0.6, span=3)
     real = torch.ones(3000, 10, dtype=torch.bool)
     cut = noise_places(real, options, torch.Generator().manual_seed(0))
     ways = Counter(tuple(row) for row in cut.long().tolist())

@@ -12,13 +12,10 @@ from torch import nn
 pytest.importorskip("ipywidgets")
 pytest.importorskip("anywidget")
 
-from attnlab_widgets import (
-    attention_explorer,
-    background,
-    explorer_models,
-    explorer_side,
-)
+from attnlab_widgets import attention_explorer, background
 from attnlab_widgets.attention_explorer import TRAINING, AttentionExplorer
+from attnlab_widgets.attention_explorer import models as explorer_models
+from attnlab_widgets.attention_explorer import side as explorer_side
 from ipywidgets import HTML
 
 import attnlab
@@ -95,7 +92,7 @@ def until(condition):
 @pytest.fixture
 def held(monkeypatch):
     """Lets the first model make three steps and the second two, and no more until it is set."""
-    gate, take, rounds = threading.Event(), in_turn.Turns.take, []
+    gate, take, rounds = threading.Event(), in_turn.RoundRobin.take, []
 
     def waiting(turns, who):
         if who == 1:
@@ -104,7 +101,7 @@ def held(monkeypatch):
                 gate.wait(WAIT)
         return take(turns, who)
 
-    monkeypatch.setattr(in_turn.Turns, "take", waiting)
+    monkeypatch.setattr(in_turn.RoundRobin, "take", waiting)
     yield gate
     gate.set()
 
@@ -387,14 +384,14 @@ def test_training_changes_the_maps_step_by_step(make):
 
 def test_both_learn_from_the_same_batches_in_turn(make, monkeypatch):
     order = []
-    take = in_turn.Turns.take
+    take = in_turn.RoundRobin.take
 
     def noted(turns, who):
         goes_on = take(turns, who)
         order.append(who)
         return goes_on
 
-    monkeypatch.setattr(in_turn.Turns, "take", noted)
+    monkeypatch.setattr(in_turn.RoundRobin, "take", noted)
     explorer = make(mechanisms=["full", "full"])
     explorer.train()
     assert explorer.wait(WAIT)
@@ -673,7 +670,7 @@ def test_requests_that_come_at_once_are_answered_together():
         rounds.append(time.monotonic())
         gate.wait(WAIT)
 
-    latest = background.Latest(work, 0.05)
+    latest = background.Throttled(work, 0.05)
     latest.ask()
     until(lambda: len(rounds) == 1)
     for _ in range(50):

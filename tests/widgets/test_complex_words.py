@@ -8,14 +8,14 @@ import traitlets
 from attnlab_widgets.complex_words import ComplexWordExplorer
 
 from attnlab.mechanisms.positions.complex_embedding import ComplexEmbedding
-from attnlab.mechanisms.positions.complex_embedding.tables import ComplexWords
+from attnlab.mechanisms.positions.complex_embedding.tables import ComplexEmbeddingOptions
 
 WORDS = {3: "the", 5: "of", 1: "<b>"}
 
 
 def embedding(**options: object) -> ComplexEmbedding:
     torch.manual_seed(1)
-    return ComplexEmbedding(7, 5, options=ComplexWords(start="normal", **options))  # type: ignore[arg-type]
+    return ComplexEmbedding(7, 5, options=ComplexEmbeddingOptions(start="normal", **options))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("options", [{}, {"phases": "none"}, {"frequencies": "words"}])

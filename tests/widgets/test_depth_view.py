@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 import traitlets
-from attnlab_widgets.depth_picture import Scale
 from attnlab_widgets.depth_view import DepthView
+from attnlab_widgets.depth_view.picture import Scale
 
 from attnlab.core.probe import record
 from attnlab.lens.depths import passage

@@ -8,7 +8,7 @@ import pytest
 import torch
 import traitlets
 from attnlab_widgets.energy_landscape import PRESETS, EnergyLandscape
-from attnlab_widgets.landscape_picture import bands
+from attnlab_widgets.energy_landscape.picture import bands
 
 from attnlab.mechanisms.memory import hopfield
 from tests.widgets.stored import assert_fresh, write

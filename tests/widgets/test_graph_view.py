@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import torch
 import traitlets
-from attnlab_widgets.graph_path import marks
-from attnlab_widgets.graph_picture import importance
 from attnlab_widgets.graph_view import GraphView
+from attnlab_widgets.graph_view.path import marks
+from attnlab_widgets.graph_view.picture import importance
 from PIL import Image
 
 import attnlab

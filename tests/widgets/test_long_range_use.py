@@ -10,9 +10,9 @@ import torch
 import traitlets
 from attnlab_widgets.base import page_of
 from attnlab_widgets.long_range_use import LongRangeUse
+from attnlab_widgets.long_range_use.example import studies
 
 from attnlab.lens.far_context import CLASSES, FarContext, far_context
-from tests.widgets.examples import studies
 from tests.widgets.stored import assert_fresh, write
 
 SENT = {

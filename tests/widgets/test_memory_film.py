@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 import traitlets
-from attnlab_widgets import film_words
-from attnlab_widgets.film_picture import channels, runs
 from attnlab_widgets.memory_film import MemoryFilm, _described, _holds
+from attnlab_widgets.memory_film import words as film_words
+from attnlab_widgets.memory_film.picture import channels, runs
 
 import attnlab
 from attnlab.catalog import card

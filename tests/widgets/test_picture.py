@@ -11,7 +11,7 @@ import pytest
 import torch
 from attnlab_widgets import attention_view, quantization
 from attnlab_widgets.attention_view import AttentionView
-from attnlab_widgets.picture import Maps, _pooled, _strongest
+from attnlab_widgets.attention_view.picture import Maps, _pooled, _strongest
 from attnlab_widgets.picture_image import SHADE
 
 import attnlab

@@ -11,7 +11,7 @@ from attnlab_widgets.position_explorer import PositionExplorer, example_scores
 
 from attnlab.mechanisms.positions import rope
 from attnlab.mechanisms.positions.alibi import slopes
-from attnlab.mechanisms.positions.rope import Angles
+from attnlab.mechanisms.positions.rope import RoPEOptions
 from tests.widgets.stored import assert_fresh, write
 
 
@@ -60,7 +60,7 @@ def test_the_score_by_hand_is_that_of_the_library() -> None:
     widget.phases, widget.query, widget.key = [0.3, -1.1, 2.0, 0.4, -0.7, 0.9], 17, 5
     angles = torch.tensor(widget.phases).double().view(3, 2)
     q, k = (torch.cat((a.cos(), a.sin())).view(1, 1, 1, 6) for a in angles.mT)
-    options = Angles(base=50.0)
+    options = RoPEOptions(base=50.0)
     q, _ = rope.naive(q, q, torch.tensor([17]), options=options)
     k, _ = rope.naive(k, k, torch.tensor([5]), options=options)
     assert widget.score == pytest.approx((q * k).sum().item() / math.sqrt(6))

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import torch
 import traitlets
-from attnlab_widgets.plane_words import listed, two
 from attnlab_widgets.query_on_a_plane import PRESETS, SCALE, QueryOnAPlane
+from attnlab_widgets.words import listed, two
 
 from attnlab.mechanisms.dense.full import naive
 from tests.widgets.stored import NEAR_FLOAT32, assert_fresh, write

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 import torch
 import traitlets
-from attnlab_widgets import signal_presets
 from attnlab_widgets.signal_lab import SignalLab
-from attnlab_widgets.signal_picture import extents
+from attnlab_widgets.signal_lab import presets as signal_presets
+from attnlab_widgets.signal_lab.picture import extents
 
 from attnlab.core import state_space
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.mechanisms.convolution.lightweight_convolution import (
-    Lightweight,
     LightweightConvolution,
+    LightweightOptions,
 )
-from attnlab.mechanisms.recurrence.s4d import S4D, StateSpace
+from attnlab.mechanisms.recurrence.s4d import S4D, S4DOptions
 from tests.widgets.stored import NEAR_FLOAT32, assert_fresh, write
 
 KERNELS = [one["name"] for one in signal_presets.kernels()]
@@ -29,7 +29,7 @@ STATE = ("signal", "poles", "weights", "step", "rule", "skip", "taps")
 
 def s4d() -> S4D:
     torch.manual_seed(0)
-    return S4D(3, options=StateSpace(state=10, discretization="bilinear", longest=0.4))
+    return S4D(3, options=S4DOptions(state=10, discretization="bilinear", longest=0.4))
 
 
 def widgets() -> list[SignalLab]:
@@ -116,7 +116,7 @@ def test_the_spectrum_is_what_waves_are_multiplied_by() -> None:
 @pytest.mark.parametrize("rule", ["zoh", "bilinear"])
 def test_a_trained_layer_has_the_map_that_the_lens_finds(rule: Any) -> None:
     torch.manual_seed(1)
-    options = StateSpace(state=6, discretization=rule, longest=0.4)
+    options = S4DOptions(state=6, discretization=rule, longest=0.4)
     layer = S4D(3, form="naive", options=options).double().eval()
     maps = mixing_matrix(layer, torch.randn(1, 13, 3, dtype=torch.float64)).matrix[0]
     lab = SignalLab([0.0] * 13, layer)
@@ -134,7 +134,7 @@ def test_a_trained_layer_has_the_map_that_the_lens_finds(rule: Any) -> None:
 @pytest.mark.parametrize("normalize", [True, False])
 def test_heads_of_a_lightweight_convolution(normalize: bool) -> None:
     torch.manual_seed(2)
-    options = Lightweight(kernel=5, normalize=normalize)
+    options = LightweightOptions(kernel=5, normalize=normalize)
     layer = LightweightConvolution(6, 2, causal=True, options=options).double().eval()
     maps = mixing_matrix(layer, torch.randn(1, 11, 6, dtype=torch.float64)).matrix[0]
     lab = SignalLab([0.0] * 11, layer)
@@ -222,7 +222,7 @@ def test_states_are_set_and_refused_in_sentences() -> None:
         (("step", torch.ones(33) * -1j), "1 to 32 complex numbers"),
         (("step", None), "`kernel` must be a list, got None"),
         (("step", [0.0] * 129), "`kernel` should be 1 to 128 numbers, got 129"),
-        (("step", S4D(2, options=StateSpace(state=66))), "1 to 32 complex numbers"),
+        (("step", S4D(2, options=S4DOptions(state=66))), "1 to 32 complex numbers"),
     ):
         with pytest.raises((ValueError, TypeError), match=re.escape(words)):
             SignalLab(*arguments)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from attnlab_widgets.attention_view import AttentionView
-from attnlab_widgets.base import Pictured
+from attnlab_widgets.base import HasStill
 
 import attnlab
 from attnlab.lens.sources.layers import layers_of
@@ -232,7 +232,7 @@ def test_widgets_are_found_in_the_package() -> None:
             name
             for name, value in vars(module).items()
             if isinstance(value, type)
-            and issubclass(value, Pictured)
+            and issubclass(value, HasStill)
             and value.__module__ == module.__name__
             and not name.startswith("_")
         }
@@ -245,7 +245,7 @@ def test_widgets_are_found_in_the_package() -> None:
         attnlab_widgets.Viewer  # noqa: B018
 
 
-INSIDE = {"BaseWidget", "Pictured", "TrainingLab", "Wall"}
+INSIDE = {"BaseWidget", "HasStill", "TrainingLab", "Wall"}
 """What others are made of, or what a function makes."""
 
 

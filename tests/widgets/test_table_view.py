@@ -9,10 +9,10 @@ import pytest
 import torch
 import traitlets
 from attnlab_widgets.table_view import TableView
+from attnlab_widgets.table_view.example import example as table
 
 from attnlab.mechanisms.structure.rci import cell_scores
 from attnlab.structures.table import Table, TableQuestion
-from tests.widgets.examples import table
 from tests.widgets.stored import assert_fresh, write
 
 SMALL = Table(["name", "year"], [["a", "1"], ["b", "2"], ["c", "3"]])

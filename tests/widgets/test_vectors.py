@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from attnlab_widgets import vectors
 from attnlab_widgets.attention_view import AttentionView
+from attnlab_widgets.attention_view import vectors as vectors
 from torch import Tensor, nn
 
 import attnlab

@@ -15,7 +15,7 @@ import traitlets
 from attnlab_widgets import wall as wall_module
 from attnlab_widgets import wall_cards
 from attnlab_widgets.wall import MODEL, Wall, wall
-from attnlab_widgets.wall_bytes import decode, encode
+from attnlab_widgets.wall.bytes import decode, encode
 from attnlab_widgets.wall_cards import FEW
 
 import attnlab
@@ -24,6 +24,7 @@ from attnlab.lens import side_by_side
 from attnlab.measure.count import count
 
 TEXT = "If the object is a string, the method returns the string."
+ONLY = ("axial", "bigbird", "full", "performer")
 MIXING = [card.name for card in attnlab.cards() if card.mixes]
 
 
@@ -34,7 +35,7 @@ def shown() -> Wall:
 
 @pytest.fixture
 def fresh() -> Wall:
-    return wall("A list of the keys.")
+    return wall("A list of the keys.", only=ONLY)
 
 
 def test_every_mechanism_that_mixes_has_a_tile_with_a_map(shown: Wall) -> None:
@@ -44,6 +45,12 @@ def test_every_mechanism_that_mixes_has_a_tile_with_a_map(shown: Wall) -> None:
         assert found is not None, name
         assert len(found[0]) == len(shown._wall["tokens"])
     assert repr(shown) == f"<Wall: {len(MIXING)} mechanisms on {len(shown._wall['tokens'])} tokens>"
+
+
+def test_a_wall_of_a_few_has_their_tiles_and_maps_alone(fresh: Wall, shown: Wall) -> None:
+    assert [tile["name"] for tile in fresh._wall["tiles"]] == [m for m in MIXING if m in ONLY]
+    assert {*fresh._sets[fresh._key()]} == {*ONLY}
+    assert len(fresh._data) < len(shown._data) / 4
 
 
 def test_it_is_reached_from_the_top() -> None:
@@ -140,7 +147,7 @@ def test_bytes_are_read_back_within_their_error() -> None:
 
 
 def test_two_walls_are_the_same_to_the_byte(fresh: Wall) -> None:
-    again = wall("A list of the keys.")
+    again = wall("A list of the keys.", only=ONLY)
     assert again._data == fresh._data
     assert again._wall == fresh._wall
 
@@ -149,13 +156,14 @@ def test_what_is_chosen_is_computed_once_and_sent_tile_by_tile(fresh: Wall) -> N
     sent = []
     fresh.send = lambda content, buffers: sent.append((content, buffers))  # type: ignore[method-assign]
     fresh.weights = "random"
-    assert [content["name"] for content, _ in sent] == MIXING
+    names = [tile["name"] for tile in fresh._wall["tiles"]]
+    assert [content["name"] for content, _ in sent] == names
     header, data = sent[0][0], sent[0][1][0]
     read, _ = decode(data, {**header, "at": 0})
-    np.testing.assert_array_equal(read.mean(0), fresh.map(MIXING[0])[0])  # type: ignore[index]
+    np.testing.assert_array_equal(read.mean(0), fresh.map(names[0])[0])  # type: ignore[index]
     fresh.weights = "trained"
     fresh.weights = "random"
-    assert len(sent) == len(MIXING)
+    assert len(sent) == len(names)
 
 
 def test_a_prefix_has_maps_of_its_own_and_lengths_beyond_keep_them(shown: Wall) -> None:
@@ -257,7 +265,7 @@ def test_a_mechanism_without_a_map_says_why(monkeypatch: pytest.MonkeyPatch) -> 
         return side_by_side.map_of(layer, x)
 
     monkeypatch.setattr(wall_module, "map_of", refuse)
-    made = wall("A list of the keys.")
+    made = wall("A list of the keys.", only=ONLY)
     assert made.map("axial") is None
     (sets,) = made._sets.values()
     assert sets["axial"] == {"why": "five tokens make no grid", "at": 0}
@@ -305,7 +313,7 @@ def test_the_picture_has_a_map_for_each_tile(shown: Wall) -> None:
 
 
 def test_order_and_filter(shown: Wall) -> None:
-    from attnlab_widgets.wall_picture import arranged
+    from attnlab_widgets.wall.picture import arranged
 
     years = [tile["year"] for tile in arranged(shown)]
     assert years == sorted(years)
@@ -321,7 +329,7 @@ def test_order_and_filter(shown: Wall) -> None:
 
 
 def test_a_long_text_is_cut_and_says_so() -> None:
-    made = wall("The keys of the dictionary are strings. " * 20)
+    made = wall("The keys of the dictionary are strings. " * 20, only=["full"])
     assert len(made._wall["tokens"]) == 64
     assert made._wall["cut"] > 0
 
@@ -332,6 +340,9 @@ def test_a_long_text_is_cut_and_says_so() -> None:
         (["a", "b"], {}, TypeError, "must be a sentence as a string"),
         ("", {}, ValueError, "empty"),
         ("A", {}, ValueError, "at least two tokens"),
+        (TEXT, {"only": ["ful"]}, ValueError, "did you mean 'full'"),
+        (TEXT, {"only": []}, ValueError, "`only` should name at least one mechanism"),
+        (TEXT, {"only": "full"}, TypeError, "`only` must be a list, got 'full'"),
         (TEXT, {"layer": 4}, ValueError, "`layer` must be from 0 to 3"),
         (TEXT, {"layer": 1.5}, TypeError, "layer"),
         (TEXT, {"theme": "blue"}, traitlets.TraitError, "theme"),

@@ -2,13 +2,15 @@
 
     from attnlab_widgets import AttentionView, PatternStudio
 
-Python holds the state, checks it and computes the numbers; what reads models is in `attnlab.lens`.
-The page draws what follows the hand and says it, because a saved file is alive without Python. A
-notebook is also read where nothing runs, on GitHub and in the site, and after ``nbconvert
---execute`` where no browser has ever drawn; therefore every widget also draws its present state in
-Python (``still()``), and ``description()`` is the alternative text of that picture. A sentence that
-depends on few states is made in Python alone and sent with them (`table_words`). Where both sides
-must compute the same, cases that Python has written (widgets/test) hold the page to it.
+Each stands in a folder of its own: its state, still picture and sentences, an example, and the
+sources of its front end; what several share stands beside the folders. Python holds the state,
+checks it and computes the numbers; what reads models is in `attnlab.lens`. The page draws what
+follows the hand and says it, because a saved file is alive without Python. A notebook is also read
+where nothing runs, on GitHub and in the site, and after ``nbconvert --execute`` where no browser
+has ever drawn; therefore every widget also draws its present state in Python (``still()``), and
+``description()`` is the alternative text of that picture. A sentence that depends on few states is
+made in Python alone and sent with them (`table_view.words`). Where both sides must compute the
+same, cases that Python has written (widgets/test) hold the page to it.
 """
 
 import importlib as _importlib

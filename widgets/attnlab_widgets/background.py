@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 
 
-class Latest:
+class Throttled:
     """Runs `work` in the background after it was asked to.
 
     Requests that come during a run are answered together by one more run, at least `every` seconds

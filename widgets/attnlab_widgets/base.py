@@ -1,7 +1,7 @@
 """The base of every attnlab widget: its bundle, its theme, its still picture, and HTML export.
 
-A widget is a pair of files: ``attnlab_widgets/<name>.py`` holds the state and validates it,
-``src/<name>.js`` draws it; ``npm run build`` bundles the latter into ``static/<name>.js``.
+A widget is a folder: its ``__init__.py`` holds the state and validates it, ``<name>.js`` draws it;
+``npm run build`` bundles the latter into ``static/<name>.js``.
 Large arrays are ``Bytes`` traits: ipywidgets sends them as binary buffers, not as JSON.
 """
 
@@ -69,12 +69,19 @@ class Checked(traitlets.Any):
     allow_none = False
 
 
-def asked(check: Callable[..., T], *given: Any) -> T:
+def as_trait_error(check: Callable[..., T], *given: Any) -> T:
     """What ``check`` returns; its errors as those of a trait."""
     try:
         return check(*given)
     except (TypeError, ValueError) as error:
         raise traitlets.TraitError(str(error)) from None
+
+
+def within(name: str, value: int, least: int, most: int) -> int:
+    """A whole number in these bounds; a TraitError otherwise."""
+    if not least <= value <= most:
+        raise traitlets.TraitError(f"`{name}` must be from {least} to {most}, got {value}")
+    return int(value)
 
 
 def check_range(name: str, value: Any, count: int) -> int:
@@ -85,7 +92,7 @@ def check_range(name: str, value: Any, count: int) -> int:
     return found
 
 
-class Pictured:
+class HasStill:
     """What gives a widget a still picture, for paper and for pages that run no widgets.
 
     A widget defines ``still``. The stored output then carries it as pixels: GitHub and an untrusted
@@ -139,7 +146,7 @@ def _ending(path: str | Path, suffix: str) -> Path:
     return target
 
 
-class BaseWidget(Pictured, anywidget.AnyWidget):
+class BaseWidget(HasStill, anywidget.AnyWidget):
     """A widget that can be saved as one HTML file, which works without kernel and network.
 
     ``theme`` is "auto" (follows JupyterLab, VS Code, Colab or the reader's system), "light" or

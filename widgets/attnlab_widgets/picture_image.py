@@ -8,7 +8,7 @@ from io import BytesIO
 import numpy as np
 
 SHADE = 0.68
-"""How dark a patch of no weight is, as in src/parts/image.js."""
+"""How dark a patch of no weight is, as in attention_view/image.js."""
 
 
 def shaded(url: str, grid: Mapping[str, int], weights: np.ndarray) -> np.ndarray:

@@ -9,10 +9,10 @@ import ipywidgets as widgets
 
 from attnlab.figures.loss_curve import loss_curve
 from attnlab.train.in_turn import Learner, Training
-from attnlab_widgets.background import Latest
-from attnlab_widgets.base import Pictured
+from attnlab_widgets.background import Throttled
+from attnlab_widgets.base import HasStill
 from attnlab_widgets.messages import Line, aside, news
-from attnlab_widgets.two_sides import Steps
+from attnlab_widgets.two_columns import Steps
 
 MOST_STEPS = 5000
 EVERY = 0.3  # seconds between two updates of the page
@@ -39,12 +39,12 @@ _STYLE = """<style>
 </style>"""
 
 
-class TrainingLab(Pictured, widgets.VBox):
+class TrainingLab(HasStill, widgets.VBox):
     """Models in training, which can be paused, resumed and stopped while their maps follow."""
 
     # Set on the class, because ipywidgets closes objects whose arguments were refused, too.
     _training: Training | None = None
-    _looker: Latest | None = None
+    _looker: Throttled | None = None
     _following = "Training. The maps follow."
 
     @property

@@ -37,7 +37,7 @@ def described(layer: Layer, lengths: Sequence[int], dim: int, heads: int) -> dic
         "year": card.paper.year,
         "causal": card.causal,
         "few": card.name in FEW,
-        "because": card.because,
+        "because": card.causal_reason,
         "gives_up": card.gives_up,
         "options": ", ".join(f"{name}={value!r}" for name, value in layer.options.items()),
         "form": list(card.forms)[-1],

@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { borders, heaviest, inGroups, turned } from "../src/lib/choices.js";
-import { Study, WAYS } from "../src/parts/chosen/study.js";
-import { modelOf } from "../src/parts/page_model.js";
+import { borders, heaviest, inGroups, turned } from "#lib/choices.js";
+import { Study, WAYS } from "../attnlab_widgets/who_is_chosen/study.js";
+import { modelOf } from "#parts/page_model.js";
 
 const known = JSON.parse(readFileSync(new URL("./chosen.json", import.meta.url), "utf8"));
 const BYTES = ["_queries", "_keys", "_axes", "_rotations"];

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
-import { costOf, crossover, evaluate, key, lengthsTo, nearest, seconds, slope } from "../src/lib/costs.js";
+import { costOf, crossover, evaluate, key, lengthsTo, nearest, seconds, slope } from "../attnlab_widgets/cost_lab/costs.js";
 
 const { mechanisms, cases } = JSON.parse(readFileSync(new URL("costs.json", import.meta.url)));
 const LENGTHS = Array.from({ length: 15 }, (_, at) => 2 ** (at + 6));

@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { power, running, rowsOf, saidAloud, scaleOf, settledAt } from "../src/lib/depth.js";
-import { modelOf } from "../src/parts/page_model.js";
-import { Study } from "../src/parts/depth/study.js";
+import { power, running, rowsOf, announcement, scaleOf, settledAt } from "../attnlab_widgets/depth_view/depth.js";
+import { modelOf } from "#parts/page_model.js";
+import { Study } from "../attnlab_widgets/depth_view/study.js";
 
 const known = JSON.parse(readFileSync(new URL("./depth.json", import.meta.url), "utf8"));
 
@@ -19,7 +19,7 @@ test("sentences, rows and colours are Python's", () => {
   assert.equal(known.length, 5);
   for (const one of known) {
     const { depth, rows, values, scale } = studyOf(one);
-    one.said.forEach((said, token) => assert.equal(saidAloud(depth, token), said));
+    one.said.forEach((said, token) => assert.equal(announcement(depth, token), said));
     assert.deepEqual(one.settled, one.settled.map((_, i) => settledAt(depth, i)));
     assert.deepEqual(running(depth), one.running);
     assert.deepEqual(rows, one.rows);

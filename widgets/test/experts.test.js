@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { balanceOf, choicesOf, lostAt, meanOf, placed, shareOf } from "../src/lib/experts.js";
-import { modelOf } from "../src/parts/page_model.js";
-import { Study } from "../src/parts/experts/study.js";
+import { balanceOf, choicesOf, lostAt, meanOf, placed, shareOf } from "../attnlab_widgets/experts_view/experts.js";
+import { modelOf } from "#parts/page_model.js";
+import { Study } from "../attnlab_widgets/experts_view/study.js";
 
 const known = JSON.parse(readFileSync(new URL("./experts.json", import.meta.url), "utf8"));
 const USUAL = { token: 0, layer: 0, capacity: 3, placed: 11 };

@@ -2,10 +2,10 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { classesOf, place, signed, tickStep } from "../src/lib/far.js";
-import { rowsOf } from "../src/parts/far/chart.js";
-import { Study } from "../src/parts/far/study.js";
-import { modelOf } from "../src/parts/page_model.js";
+import { classesOf, place, signed, tickStep } from "../attnlab_widgets/long_range_use/far.js";
+import { rowsOf } from "../attnlab_widgets/long_range_use/chart.js";
+import { Study } from "../attnlab_widgets/long_range_use/study.js";
+import { modelOf } from "#parts/page_model.js";
 
 const known = JSON.parse(readFileSync(new URL("./far.json", import.meta.url), "utf8"));
 const KINDS = { _tokens: Uint16Array, _intact: Int16Array, _differences: Int16Array, _members: Uint8Array, _means: Float32Array, _errors: Float32Array };

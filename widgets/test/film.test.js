@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { AHEAD, FAR, LOST, NEAR, SEGMENT, channelsOf, columnOf, countOf, runsOf, short, stateAt, weightOf, zoneOf } from "../src/lib/film.js";
-import { modelOf } from "../src/parts/page_model.js";
-import { Study } from "../src/parts/film/study.js";
+import { AHEAD, FAR, LOST, NEAR, SEGMENT, channelsOf, columnOf, countOf, runsOf, short, stateAt, weightOf, zoneOf } from "#lib/film.js";
+import { modelOf } from "#parts/page_model.js";
+import { Study } from "../attnlab_widgets/memory_film/study.js";
 
 const known = JSON.parse(readFileSync(new URL("./film.json", import.meta.url), "utf8"));
 const USUAL = { query: 0, layer: 0, head: null, channel: 0, vector: 0, order: "number" };

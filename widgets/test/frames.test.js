@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { frames, whereThereIsRoom } from "../src/parts/frames.js";
+import { frames, whereThereIsRoom } from "#parts/frames.js";
 
 test("what is asked for several times is done once, with the next frame", () => {
   let frame = null;

@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { arrow, attendedBy, graphSaid, halfWay, hopMarks, hopsAlong, hopsOf, hopWeight, inside, movedBy, namesPlaced, neighbourTowards, openGraph, weightsOf } from "../src/lib/graph.js";
-import { Study } from "../src/parts/graph/study.js";
+import { arrow, attendedBy, graphSaid, halfWay, hopMarks, hopsAlong, hopsOf, hopWeight, inside, movedBy, namesPlaced, neighbourTowards, openGraph, weightsOf } from "../attnlab_widgets/graph_view/graph.js";
+import { Study } from "../attnlab_widgets/graph_view/study.js";
 
 const known = JSON.parse(readFileSync(new URL("./graph.json", import.meta.url), "utf8"));
 const bytes = (words) => new DataView(Uint16Array.from(words).buffer);

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { bands, energyOf, heaviest, retrieval, saidAloud, updated } from "../src/lib/landscape.js";
+import { bands, energyOf, heaviest, retrieval, announcement, updated } from "../attnlab_widgets/energy_landscape/landscape.js";
 
 const known = JSON.parse(readFileSync(new URL("./landscape.json", import.meta.url), "utf8"));
 const near = (a, b) => assert.ok(Math.abs(a - b) < 1e-9, `${a} is not ${b}`);
@@ -15,7 +15,7 @@ test("path, energies, weights and sentence are Python's", () => {
     found.path.forEach((point, step) => point.forEach((x, axis) => near(x, one.path[step][axis])));
     found.energies.forEach((energy, step) => near(energy, one.energies[step]));
     found.weights.forEach((weight, j) => near(weight, one.weights[j]));
-    assert.equal(saidAloud(one.names, found), one.said);
+    assert.equal(announcement(one.names, found), one.said);
   }
 });
 

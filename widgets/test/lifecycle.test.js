@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";
-import { live, viewOf } from "../src/parts/lifecycle.js";
-import { modelOf } from "../src/parts/page_model.js";
+import { live, viewOf } from "#parts/lifecycle.js";
+import { modelOf } from "#parts/page_model.js";
 
 /** As much of a page as the life of a front end needs. */
 class Node {

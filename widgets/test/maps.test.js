@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { difference, mapOf, maskPicture, pool, strongest } from "../src/lib/maps.js";
+import { difference, mapOf, maskPicture, pool, strongest } from "#lib/maps.js";
 
 const close = (got, wanted, within = 0.006) =>
   got.forEach((value, at) => assert.ok(Math.abs(value - wanted[at]) < within, `${got} is not ${wanted}`));

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { boxOf, gridOf, neighbour, tokenAt } from "../src/lib/patches.js";
-import { shortName } from "../src/lib/words.js";
+import { boxOf, gridOf, neighbour, tokenAt } from "#lib/patches.js";
+import { shortName } from "#lib/words.js";
 
 const grid = { rows: 2, columns: 3, first: 1 };
 

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
-import { asBytes, blocksOf, exampleScore, keysOf, maskedRows, maskedRowsText, MOST, overlaid, painted, paintedCode, pairsOf, percent, receptiveField, receptiveFieldText, runs, softmaxRow } from "../src/lib/mask.js";
-import { lists, squarest, typed } from "../src/lib/parts.js";
-import { algebra } from "../src/lib/patterns.js";
+import { asBytes, blocksOf, exampleScore, keysOf, maskedRows, maskedRowsText, MOST, overlaid, painted, paintedCode, pairsOf, percent, receptiveField, receptiveFieldText, runs, softmaxRow } from "../attnlab_widgets/pattern_studio/mask.js";
+import { lists, squarest, typed } from "../attnlab_widgets/pattern_studio/parts.js";
+import { algebra } from "../attnlab_widgets/pattern_studio/patterns.js";
 
 // Written by Python (tests/widgets/test_pattern_studio.py): what the algebra there says.
 const { cases, new: fresher, primitives, scores } = JSON.parse(readFileSync(new URL("patterns.json", import.meta.url)));

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { arranged, listed, range } from "../src/lib/heads.js";
-import { moved } from "../src/lib/keys.js";
-import { holding, labelStep, shifted, whole, zoomed } from "../src/lib/window.js";
-import { changes, exactly, signedWeight, weight } from "../src/lib/words.js";
-import { level, lookup } from "../src/lib/colours.js";
+import { arranged, listed, range } from "#lib/heads.js";
+import { moved } from "#lib/keys.js";
+import { holding, labelStep, shifted, whole, zoomed } from "#lib/window.js";
+import { changes, exactly, signedWeight, weight } from "#lib/words.js";
+import { level, lookup } from "#lib/colours.js";
 
 test("heads: largest first, those without a value last, those below left out", () => {
   const layers = [{ h: 2 }, { h: 3 }];

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { attend, extent, foot, hull, power, saidAloud, scoreLines, two, winners } from "../src/lib/plane.js";
+import { attend, extent, foot, hull, power, announcement, scoreLines, two, winners } from "#lib/plane.js";
 
 const known = JSON.parse(readFileSync(new URL("./plane.json", import.meta.url), "utf8"));
 const close = (a, b) => assert.ok(Math.abs(a - b) < 1e-9, `${a} is not ${b}`);
@@ -13,7 +13,7 @@ test("scores, weights, output and sentence are Python's", () => {
     one.scores.forEach((score, j) => close(found.scores[j], score));
     one.weights.forEach((weight, j) => close(found.weights[j], weight));
     one.output.forEach((x, axis) => close(found.output[axis], x));
-    assert.equal(saidAloud(one, found), one.said);
+    assert.equal(announcement(one, found), one.said);
   }
 });
 

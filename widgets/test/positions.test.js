@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { apart, curveOf, opened, rangeOf, ticks } from "../src/lib/distances.js";
-import { frequencies, pairsOf, wrapped } from "../src/lib/rotation.js";
+import { apart, curveOf, opened, rangeOf, ticks } from "../attnlab_widgets/position_explorer/distances.js";
+import { frequencies, pairsOf, wrapped } from "../attnlab_widgets/position_explorer/rotation.js";
 
 const known = JSON.parse(readFileSync(new URL("./positions.json", import.meta.url), "utf8"));
 const close = (a, b) => assert.ok(Math.abs(a - b) < 1e-9, `${a} is not ${b}`);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { printable } from "../src/lib/printable.js";
+import { printable } from "#lib/printable.js";
 
 test("what XML does not know is written as Python escapes it", () => {
   assert.equal(printable("a\x07b\x00\ud800c\uffff"), "a\\x07b\\x00\\ud800c\\uffff");

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { asBuffer, errorBound, openLayer, openMask, table } from "../src/lib/quantization.js";
-import { fromText } from "../src/lib/base85.js";
+import { asBuffer, errorBound, openLayer, openMask, table } from "#lib/quantization.js";
+import { fromText } from "#lib/base85.js";
 
 // The very bytes that attnlab_widgets.quantization.block writes for norms (1, 2) and maps (1, 3, 2).
 test("a layer is read where Python wrote it", () => {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { best, rank, ranked, readOut, same, share, sum } from "../src/lib/scored.js";
+import { best, rank, ranked, readOut, same, share, sum } from "../attnlab_widgets/table_view/scored.js";
 
 const known = JSON.parse(readFileSync(new URL("./scored.json", import.meta.url), "utf8"));
 

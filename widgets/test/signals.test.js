@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { allowed, extents, responded, saidAloud, shortStep, spectrum, stroked, typed } from "../src/lib/signals.js";
+import { allowed, extents, responded, announcement, shortStep, spectrum, stroked, typed } from "../attnlab_widgets/signal_lab/signals.js";
 
 const known = JSON.parse(readFileSync(new URL("./signals.json", import.meta.url), "utf8"));
 const near = (a, b, what) => assert.ok(Math.abs(a - b) < 1e-9, `${what}: ${a} is not ${b}`);
@@ -20,7 +20,7 @@ test("decays, kernel, states, output, spectrum and sentence are Python's", () =>
     same(found.states, one.states, "states");
     same(found.output, one.output, "output");
     same(spectrum(found.kernel), one.spectrum, "spectrum");
-    assert.equal(saidAloud(one, found), one.said);
+    assert.equal(announcement(one, found), one.said);
   }
 });
 

@@ -2,13 +2,13 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { cellBox, gridOf, nearest, onScreen, panned, still, turn, zoomed } from "../src/lib/camera.js";
-import { coloured, legendOf, valuesOf } from "../src/lib/colouring.js";
-import { byDistance, common, over, run } from "../src/lib/cluster.js";
-import { crowd, inside, placed, shuffled } from "../src/lib/labelling.js";
-import { attentionOf, bytesOf, byPositionOf, keysOf, normsOf, placesOf, queriesOf, tokenSet } from "../src/lib/space.js";
-import { bare, convention, found, frequencies, kindOf, kindsOf } from "../src/lib/tokens.js";
-import { pageModel } from "../src/parts/page.js";
+import { cellBox, gridOf, nearest, onScreen, panned, still, turn, zoomed } from "../attnlab_widgets/query_key_space/camera.js";
+import { coloured, legendOf, valuesOf } from "#lib/colouring.js";
+import { byDistance, common, over, run } from "../attnlab_widgets/query_key_space/cluster.js";
+import { crowd, inside, placed, shuffled } from "#lib/labelling.js";
+import { attentionOf, bytesOf, byPositionOf, keysOf, normsOf, placesOf, queriesOf, tokenSet } from "../attnlab_widgets/query_key_space/space.js";
+import { bare, convention, found, frequencies, kindOf, kindsOf } from "#lib/tokens.js";
+import { pageModel } from "#parts/page.js";
 
 const known = JSON.parse(readFileSync(new URL("./space.json", import.meta.url), "utf8"));
 const model = await pageModel(known.state);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { spread } from "../src/lib/spread.js";
+import { spread } from "#lib/spread.js";
 
 test("labels with room stay at their places", () => {
   assert.deepEqual(spread([20, 50, 90], 14, 100), [20, 50, 90]);

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
-import { asBytes, MOST } from "../src/lib/mask.js";
-import { Study } from "../src/parts/studio/study.js";
+import { asBytes, MOST } from "../attnlab_widgets/pattern_studio/mask.js";
+import { Study } from "../attnlab_widgets/pattern_studio/study.js";
 
 const { primitives } = JSON.parse(readFileSync(new URL("patterns.json", import.meta.url)));
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
-import { arranged, arrangedParts, power, within } from "../src/lib/survey.js";
+import { arranged, arrangedParts, power, within } from "../attnlab_widgets/survey/rows.js";
 
 const { rows, cases } = JSON.parse(readFileSync(new URL("survey.json", import.meta.url)));
 

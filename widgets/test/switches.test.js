@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { countRight, kindsIn, lampWidth, mapAt, ordered, sentence, silentIn, stateOf } from "../src/lib/switches.js";
+import { countRight, kindsIn, lampWidth, mapAt, ordered, sentence, silentIn, stateOf } from "../attnlab_widgets/head_switchboard/switches.js";
 
 const known = JSON.parse(readFileSync(new URL("./switches.json", import.meta.url), "utf8"));
 

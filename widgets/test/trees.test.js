@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { MOST, oneWord, read, write } from "../src/lib/brackets.js";
-import { accumulated, changed, fromWords, listed, mask, names, numbered, shape, shares, unwrapped, valued, without, withWord, wrapped } from "../src/lib/trees.js";
+import { MOST, oneWord, read, write } from "../attnlab_widgets/tree_explorer/brackets.js";
+import { accumulated, changed, fromWords, listed, mask, names, numbered, shape, shares, unwrapped, valued, without, withWord, wrapped } from "../attnlab_widgets/tree_explorer/trees.js";
 
 const known = JSON.parse(readFileSync(new URL("./trees.json", import.meta.url), "utf8"));
 const near = (a, b) => assert.ok(a === b || Math.abs(a - b) < 1e-9, `${a} is not ${b}`);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
   arranged, arrangedAround, bytes, flops, lengthSaid, levelsOf, mapOf, onScale, openTile, pairsOf, readAloud, setName, short, strongestKeys, three, word,
-} from "../src/lib/wall.js";
+} from "#lib/wall.js";
 
 /** As wall_bytes.encode writes it: two heads of one row of three, scales 0.5 and 0.25. */
 function coded(codes, signed = false) {

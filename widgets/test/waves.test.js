@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { at, largest, period, together, wave } from "../src/lib/waves.js";
+import { at, largest, period, together, wave } from "../attnlab_widgets/complex_words/waves.js";
 
 const TABLES = { amplitude: [[2, -3], [1, 0.5]], frequency: [[Math.PI / 2, 0], [-1, 2]], phase: [[Math.PI, 0], [0.25, 0]] };
 

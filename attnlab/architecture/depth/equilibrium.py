@@ -53,20 +53,22 @@ from attnlab.core.branches import Layer, used
 from attnlab.core.card import Card, letters
 from attnlab.core.claims import Depth
 from attnlab.core.depth import Way
-from attnlab.core.fixed_point import Solver, anderson, iterated, residuals
+from attnlab.core.fixed_point import SolverOptions, anderson, iterated, residuals
 from attnlab.core.probe import note
 from attnlab.core.replay import Settings
 
 # ---- forms
 
 
-def naive(x: Tensor, layers: Sequence[Layer], options: Solver = Solver()) -> Tensor:
+def naive(x: Tensor, layers: Sequence[Layer], options: SolverOptions = SolverOptions()) -> Tensor:
     """z ← x + g(z) until nothing changes, everything kept."""
     x = F.layer_norm(x, x.shape[-1:])
     return iterated(lambda z: x + added(z, layers), x, options)
 
 
-def implicit(x: Tensor, layers: Sequence[Layer], options: Solver = Solver()) -> Tensor:
+def implicit(
+    x: Tensor, layers: Sequence[Layer], options: SolverOptions = SolverOptions()
+) -> Tensor:
     """``naive`` by Anderson's acceleration; the gradient from the fixed point alone."""
     x = F.layer_norm(x, x.shape[-1:])
     branches = [branch for layer in layers for branch in layer.branches]
@@ -92,7 +94,7 @@ class _Equilibrium(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, layers: Sequence[Layer], options: Solver, x: Tensor, *parameters: Tensor
+        ctx: Any, layers: Sequence[Layer], options: SolverOptions, x: Tensor, *parameters: Tensor
     ) -> Tensor:
         ctx.layers, ctx.options, ctx.settings = layers, options, Settings.now(x)
 
@@ -132,7 +134,7 @@ class Equilibrium(Way):
 
     reads_branches = True
 
-    def __init__(self, options: Solver = Solver()) -> None:
+    def __init__(self, options: SolverOptions = SolverOptions()) -> None:
         super().__init__()
         self.options = options
 
@@ -167,7 +169,7 @@ CARD = Card(
     role="depth",
     forms=FORMS,
     claims=Depth(kept=2 * x, parameters=L * p, equals="a fixed point of the layers"),
-    options=Solver,
+    options=SolverOptions,
     build=Equilibrium,
     notes={"implicit": ("states", "residual")},
     variants=({"tolerance": 1e-12, "most_steps": 1000},),

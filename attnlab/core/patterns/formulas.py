@@ -54,7 +54,7 @@ def _compiled(formula: str) -> CodeType:
     return compile(formula, f"<formula {formula}>", "eval")
 
 
-# ---- the functions that formulas may call (in JavaScript: src/lib/formulas.js)
+# ---- the functions that formulas may call (in JavaScript: pattern_studio/formulas.js)
 
 
 def ordinal(number: int) -> str:

@@ -50,12 +50,12 @@ from attnlab.core.story import story
 class PatternOptions(Options):
     """The options of a mechanism whose queries attend to fixed positions.
 
-    ``CAUSAL`` is "never", "optional" or "always"; where it is not "optional", ``BECAUSE`` gives the
-    reason.
+    ``CAUSAL`` is "never", "optional" or "always"; where it is not "optional",
+    ``CAUSAL_REASON`` gives the reason.
     """
 
     CAUSAL: ClassVar[str] = "optional"
-    BECAUSE: ClassVar[str] = ""
+    CAUSAL_REASON: ClassVar[str] = ""
 
     @abstractmethod
     def allowed(self, heads: int) -> Pattern:
@@ -66,7 +66,7 @@ class PatternOptions(Options):
         """The allowed pairs; if ``causal``, those with j ≤ i (default: ``CAUSAL`` is "always")."""
         causal = self.CAUSAL == "always" if causal is None else causal
         if causal != (self.CAUSAL == "always") and self.CAUSAL != "optional":
-            raise ValueError(f"{type(self).__name__} is {self.CAUSAL} causal: {self.BECAUSE}")
+            raise ValueError(f"{type(self).__name__} is {self.CAUSAL} causal: {self.CAUSAL_REASON}")
         seen = self.allowed(heads)
         return seen.causal() if causal else seen
 
@@ -166,7 +166,7 @@ def pattern_card(
     forms: Mapping[str, Callable[..., Tensor]] = FORMS,
     build: Callable[..., nn.Module] = PatternAttention,
     aliases: tuple[str, ...] = (),
-    small: Mapping[str, Any],
+    small_options: Mapping[str, Any],
 ) -> Card:
     """The card of a mechanism that is a pattern, whose page has the given docstring.
 
@@ -182,7 +182,7 @@ def pattern_card(
         role="attend",
         forms=forms,
         causal=options.CAUSAL,
-        because=options.BECAUSE,
+        causal_reason=options.CAUSAL_REASON,
         options=options,
         letters=letters,
         time={
@@ -199,5 +199,5 @@ def pattern_card(
         variants=variants,
         build=build,
         aliases=aliases,
-        small=small,
+        small_options=small_options,
     )

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from attnlab.core.derivatives import refuse_second
+from attnlab.core.derivatives import forbid_double_backward
 from attnlab.core.options import Size
 from attnlab.core.patterns import And, Padding, Pattern, both, padding, read
 from attnlab.core.precision import no_autocast, upcast_dtype
@@ -199,7 +199,7 @@ class _FollowedBackward(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *_: Tensor) -> None:
-        refuse_second("blocked")
+        forbid_double_backward("blocked")
 
 
 class _Followed(torch.autograd.Function):
@@ -343,7 +343,7 @@ class _Blocked(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, d_out: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        refuse_second("blocked")
+        forbid_double_backward("blocked")
         q, k, v, valid, out, lse = ctx.saved_tensors
         do = d_out.flatten(0, 1).contiguous()
         dq, dk, dv = (

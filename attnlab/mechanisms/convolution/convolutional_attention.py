@@ -42,7 +42,7 @@ from attnlab.core.cache import KeyValueCache
 from attnlab.core.card import Card, letters
 from attnlab.core.carried import check_carried
 from attnlab.core.forms import form
-from attnlab.core.heads import Heads, finite
+from attnlab.core.heads import Heads, zero_nonfinite_padding
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import upcast
@@ -54,7 +54,7 @@ Taps = Float[Tensor, "k dim h d"]  # W_0 … W_{k-1}: of the token itself, of th
 
 
 @dataclass(frozen=True, kw_only=True)
-class Temporal(Options):
+class ConvolutionalOptions(Options):
     """How many tokens make a query or a key.
 
     ``kernel``  k, the token itself and the k − 1 before it.
@@ -72,7 +72,7 @@ def naive(
     causal: bool = False, padding: TokenPadding = None,
 ) -> Outputs:  # fmt: skip
     """The sums of k terms, then all scores (Li et al., section 4.1)."""
-    x = finite(x, padding)
+    x = zero_nonfinite_padding(x, padding)
     q, k = (note(name, _summed(x, W)) for name, W in (("queries", queries), ("keys", keys)))
     allowed = patterns.dense_of(patterns.visible(causal, padding), q, k)
     weights = note("weights", masked_softmax(q @ k.mT * q.shape[-1] ** -0.5, allowed))
@@ -97,7 +97,7 @@ def fused(
     causal: bool = False, padding: TokenPadding = None,
 ) -> Outputs:  # fmt: skip
     """PyTorch's convolution and attention."""
-    x = finite(x, padding)
+    x = zero_nonfinite_padding(x, padding)
     q, k = (note(name, _convolved(x, W)) for name, W in (("queries", queries), ("keys", keys)))
     mask = patterns.visible(causal, padding)
     return sdpa.attend(q, k, upcast(v), mask=mask, bias=None, scale=None).to(v.dtype)
@@ -131,7 +131,7 @@ class ConvolutionalAttention(Layer):
     def __init__(
         self, dim: Size, heads: Size, *,
         causal: bool = False, form: Literal["naive", "fused"] = "fused", bias: bool = False,
-        options: Temporal = Temporal(),
+        options: ConvolutionalOptions = ConvolutionalOptions(),
     ) -> None:  # fmt: skip
         super().__init__()
         self.heads = Heads(dim, heads, bias=bias, queries=False)
@@ -143,7 +143,7 @@ class ConvolutionalAttention(Layer):
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
-        x = finite(x, padding)
+        x = zero_nonfinite_padding(x, padding)
         v = note("values", self.heads.values(x))
         note("mask", patterns.visible(self.causal, padding))
         run = FORMS[self.form]
@@ -181,7 +181,7 @@ CARD = Card(
     role="attend",
     forms=FORMS,
     causal="optional",
-    options=Temporal,
+    options=ConvolutionalOptions,
     letters={"k": "kernel"},
     time=COST,
     memory={"naive": h * n**2, "fused": h * n * (d + e) + k * n * dim},

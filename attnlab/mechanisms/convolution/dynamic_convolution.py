@@ -54,7 +54,7 @@ Logits = Float[Tensor, "b h n k"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dynamic(Options):
+class DynamicOptions(Options):
     """The weights of the convolution.
 
     ``kernel``       k, the neighbours that a token reads, itself among them.
@@ -74,7 +74,7 @@ def naive(
     causal: bool = False, renormalize: bool = False, padding: TokenPadding = None,
 ) -> SelfValues:  # fmt: skip
     """The band as an n × n matrix, times the values (Wu et al., eq. 6)."""
-    p = banded.before(logits.shape[-1], causal=causal)
+    p = banded.left_taps(logits.shape[-1], causal=causal)
     weights = note("weights", banded.dense(_taps(logits, p, padding, renormalize), p))
     return weights @ _values(v, padding)
 
@@ -83,7 +83,7 @@ def _taps(logits: Logits, p: int, padding: TokenPadding, renormalize: bool) -> L
     if not renormalize:
         return logits.softmax(dim=-1)
     n, k = logits.shape[-2:]
-    return masked_softmax(logits, banded.inside(n, k, p, padding, logits))
+    return masked_softmax(logits, banded.valid_taps(n, k, p, padding, logits))
 
 
 def _values(v: SelfValues, padding: TokenPadding) -> SelfValues:
@@ -99,7 +99,7 @@ def shifted(
     causal: bool = False, renormalize: bool = False, padding: TokenPadding = None,
 ) -> SelfValues:  # fmt: skip
     """One product for each tap."""
-    p = banded.before(logits.shape[-1], causal=causal)
+    p = banded.left_taps(logits.shape[-1], causal=causal)
     taps = note("taps", _taps(logits, p, padding, renormalize))
     return banded.shifted(taps, _values(v, padding), p)
 
@@ -119,7 +119,7 @@ class DynamicConvolution(GatedConvolution):
     def __init__(
         self, dim: Size, heads: Size, *,
         causal: bool = False, form: Literal["naive", "shifted"] = "shifted",
-        options: Dynamic = Dynamic(), bias: bool = False,
+        options: DynamicOptions = DynamicOptions(), bias: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(dim, heads, options.kernel, causal=causal, bias=bias)
         self.form, self.options = form, options
@@ -143,7 +143,7 @@ CARD = Card(
     role="mix",
     forms=FORMS,
     causal="optional",
-    options=Dynamic,
+    options=DynamicOptions,
     letters={"k": "kernel"},
     time={"naive": 2 * h * n**2 * e, "shifted": 2 * h * n * k * e},
     memory={"naive": h * n**2, "shifted": h * (n + k) * (e + k)},
@@ -151,5 +151,5 @@ CARD = Card(
     variants=({"kernel": 4, "renormalize": True}, {"kernel": 3}),
     build=DynamicConvolution,
     aliases=("dynamicconv",),
-    small={"kernel": 5},
+    small_options={"kernel": 5},
 )

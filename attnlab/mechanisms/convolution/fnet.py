@@ -49,7 +49,7 @@ from torch import Tensor
 
 from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
-from attnlab.core.heads import finite
+from attnlab.core.heads import zero_nonfinite_padding
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.precision import exact_dtype
@@ -143,7 +143,7 @@ class FNet(Layer):
             raise ValueError(
                 f"`x` has width {x.shape[-1]}, but this layer was built with dim={self.dim}"
             )
-        return note("mixed", FORMS[self.form](finite(x, padding), padding=padding))
+        return note("mixed", FORMS[self.form](zero_nonfinite_padding(x, padding), padding=padding))
 
 
 # ---- card
@@ -157,7 +157,7 @@ CARD = Card(
     role="mix",
     forms=FORMS,
     causal="never",
-    because="every output of a Fourier transform depends on every input",
+    causal_reason="every output of a Fourier transform depends on every input",
     time={
         "naive": 4 * n * dim * (n + dim),
         "fft": sympy.Rational(5, 2) * n * dim * sympy.log(n * dim, 2),

@@ -68,7 +68,7 @@ from attnlab.core.convolution import (
     toeplitz,
 )
 from attnlab.core.forms import form
-from attnlab.core.heads import Heads, fits
+from attnlab.core.heads import Heads, check_input
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import call_upcast, exact_dtype, no_autocast, upcast, upcast_together
@@ -82,7 +82,7 @@ TAPS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Implicit(Options):
+class HyenaOptions(Options):
     """The filters and how many there are.
 
     ``order``    N, the number of filters and of gates.
@@ -130,7 +130,7 @@ FORMS = {"naive": naive, "fft": fft}
 class Filter(nn.Module):
     """Writes N filters for dim channels, (g, dim, n), at the first n of ``max_len`` positions."""
 
-    def __init__(self, dim: int, options: Implicit) -> None:
+    def __init__(self, dim: int, options: HyenaOptions) -> None:
         super().__init__()
         self.options, out = options, options.order * dim
         sizes = (1 + 2 * options.bands, options.width, options.width, out)
@@ -173,8 +173,9 @@ class Hyena(Layer):
 
     @checked
     def __init__(
-        self, dim: Size, *, form: Literal["naive", "fft"] = "fft", options: Implicit = Implicit()
-    ) -> None:
+        self, dim: Size, *,
+        form: Literal["naive", "fft"] = "fft", options: HyenaOptions = HyenaOptions(),
+    ) -> None:  # fmt: skip
         super().__init__()
         self.dim, self.form, self.options = dim, form, options
         self.heads = Heads(dim, dim, queries=False)
@@ -186,7 +187,7 @@ class Hyena(Layer):
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
-        fits(x, "x", self.dim, self.gates.weight)
+        check_input(x, "x", self.dim, self.gates.weight)
         self._refuse_longer(x.shape[1])
         return skipping_padding(self._mixed, x, padding)
 
@@ -214,7 +215,7 @@ class Hyena(Layer):
         The state grows by order · dim numbers with each token, and reading it takes as long as it
         is: an implicit filter has no recurrence.
         """
-        fits(x, "x", self.dim, self.gates.weight)
+        check_input(x, "x", self.dim, self.gates.weight)
         projected = self._projected(x)
         begin = State(
             projected.new_zeros(len(x), TAPS - 1, projected.shape[-1]),
@@ -267,13 +268,13 @@ CARD = Card(
     role="mix",
     forms=FORMS,
     causal="always",
-    because="its filters read what was before",
-    options=Implicit,
+    causal_reason="its filters read what was before",
+    options=HyenaOptions,
     letters={"o": "order", "f": "bands", "w": "width"},
     time={"naive": 2 * o * n**2 * dim, "fft": 15 * o * n * dim * (1 + sympy.log(n, 2))},
     memory={"naive": o * n**2 * dim, "fft": n * (3 * (o + 1) * dim + 2 * f + w)},
     notes={"naive": ("toeplitz",), "fft": ("filters",)},
     variants=({"order": 1, "max_len": 131}, {"order": 3}),
     build=Hyena,
-    small={"max_len": 64, "form": "naive"},
+    small_options={"max_len": 64, "form": "naive"},
 )

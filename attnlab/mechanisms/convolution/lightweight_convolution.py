@@ -57,7 +57,7 @@ Weights = Float[Tensor, "h k"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lightweight(Options):
+class LightweightOptions(Options):
     """The weights of the convolution.
 
     ``kernel``     k, the neighbours that a token reads, itself among them.
@@ -77,7 +77,7 @@ def naive(
 ) -> SelfValues:
     """The band as an n × n matrix, times the values (Wu et al., eq. 5)."""
     taps = _taps(weight, normalize).expand(len(v), -1, v.shape[2], -1)
-    weights = note("weights", banded.dense(taps, banded.before(taps.shape[-1], causal=causal)))
+    weights = note("weights", banded.dense(taps, banded.left_taps(taps.shape[-1], causal=causal)))
     return weights @ v
 
 
@@ -93,7 +93,7 @@ def shifted(
     weight: Weights, v: SelfValues, *, causal: bool = False, normalize: bool = True
 ) -> SelfValues:
     """One product for each tap."""
-    p = banded.before(weight.shape[-1], causal=causal)
+    p = banded.left_taps(weight.shape[-1], causal=causal)
     taps = note("taps", _taps(weight, normalize))
     return banded.shifted(taps, v, p)
 
@@ -107,7 +107,7 @@ def grouped(
 ) -> SelfValues:
     """PyTorch's convolution, every channel its own group."""
     k, (h, _, e) = weight.shape[-1], v.shape[1:]
-    p = banded.before(k, causal=causal)
+    p = banded.left_taps(k, causal=causal)
     taps = note("taps", _taps(weight, normalize))[0, :, 0]
     channels = F.pad(v.mT.flatten(1, 2), (p, k - 1 - p))
     out = F.conv1d(channels, taps.repeat_interleave(e, dim=0)[:, None], groups=h * e)
@@ -129,7 +129,7 @@ class LightweightConvolution(GatedConvolution):
     def __init__(
         self, dim: Size, heads: Size, *,
         causal: bool = False, form: Literal["naive", "shifted", "grouped"] = "grouped",
-        options: Lightweight = Lightweight(), bias: bool = False,
+        options: LightweightOptions = LightweightOptions(), bias: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(dim, heads, options.kernel, causal=causal, bias=bias)
         self.form, self.options = form, options
@@ -151,7 +151,7 @@ CARD = Card(
     role="mix",
     forms=FORMS,
     causal="optional",
-    options=Lightweight,
+    options=LightweightOptions,
     letters={"k": "kernel"},
     time={"naive": 2 * h * n**2 * e, "shifted": 2 * h * n * k * e, "grouped": 2 * h * n * k * e},
     memory={"naive": h * n**2, "shifted": h * (n + k) * e, "grouped": h * (n + k) * e},
@@ -159,5 +159,5 @@ CARD = Card(
     variants=({"kernel": 4}, {"kernel": 3, "normalize": False}),
     build=LightweightConvolution,
     aliases=("light_convolution", "lightconv"),
-    small={"kernel": 5},
+    small_options={"kernel": 5},
 )

@@ -45,7 +45,7 @@ from attnlab.core.cache import KeyValueCache
 from attnlab.core.card import Card, letters
 from attnlab.core.carried import check_carried
 from attnlab.core.forms import form
-from attnlab.core.heads import Heads, finite
+from attnlab.core.heads import Heads, zero_nonfinite_padding
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import upcast
@@ -66,7 +66,7 @@ Both = Float[Tensor, "b h2 n e"]  # the h heads of attention, then the h of the 
 
 
 @dataclass(frozen=True, kw_only=True)
-class LongShort(Options):
+class LiteTransformerOptions(Options):
     """The convolution of the second half.
 
     ``kernel``  k, the neighbours that a token reads, itself among them.
@@ -88,7 +88,7 @@ def naive(
     allowed = patterns.dense_of(patterns.visible(causal, padding), q, k)
     weights = note("weights", masked_softmax(q @ k.mT * d**-0.5, allowed))
     taps = weight.softmax(dim=-1)[None, :, None].expand(b, -1, n, -1)
-    band = note("band", banded.dense(taps, banded.before(taps.shape[-1], causal=causal)))
+    band = note("band", banded.dense(taps, banded.left_taps(taps.shape[-1], causal=causal)))
     return torch.cat((weights @ v, band @ _visible_values(u, padding)), dim=1)
 
 
@@ -113,7 +113,7 @@ def fused(
 
 def _convolved(weight: Weights, u: SelfValues, causal: bool) -> SelfValues:
     taps = note("taps", upcast(weight).softmax(dim=-1)[None, :, None])
-    return banded.shifted(taps, u, banded.before(weight.shape[-1], causal=causal))
+    return banded.shifted(taps, u, banded.left_taps(weight.shape[-1], causal=causal))
 
 
 FORMS = {"naive": naive, "fused": fused}
@@ -154,7 +154,7 @@ class LongShortAttention(Layer):
     def __init__(
         self, dim: Size, heads: Size, *,
         causal: bool = False, form: Literal["naive", "fused"] = "fused", bias: bool = False,
-        options: LongShort = LongShort(),
+        options: LiteTransformerOptions = LiteTransformerOptions(),
     ) -> None:  # fmt: skip
         super().__init__()
         self.heads = Heads(dim, heads, bias=bias, queries=False, linear=Halves)
@@ -169,13 +169,13 @@ class LongShortAttention(Layer):
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
-        q, k, v, u = self._projected(finite(x, padding))
+        q, k, v, u = self._projected(zero_nonfinite_padding(x, padding))
         note("mask", patterns.visible(self.causal, padding))
         out = FORMS[self.form](q, k, v, u, self.weight, causal=self.causal, padding=padding)
         return self.heads.merge(out)
 
     def _projected(self, x: Tensor) -> tuple[Tensor, ...]:
-        self.heads.fits(x, "x")
+        self.heads.check_input(x, "x")
         half = x[..., : x.shape[-1] // 2]
         q, k = (
             self.heads.split(part(half), self.heads.head_dim) for part in (self.query, self.key)
@@ -215,7 +215,7 @@ CARD = Card(
     role="mix",
     forms=FORMS,
     causal="optional",
-    options=LongShort,
+    options=LiteTransformerOptions,
     letters={"k": "kernel"},
     time={"naive": h * n * n * (d + 2 * e), "fused": h * n * n * (d + e) + BAND},
     memory={"naive": h * n**2, "fused": h * (n + k) * (d + e)},
@@ -223,5 +223,5 @@ CARD = Card(
     variants=({"kernel": 4},),
     build=LongShortAttention,
     aliases=("lsra", "long_short_range_attention"),
-    small={"kernel": 5},
+    small_options={"kernel": 5},
 )

@@ -49,7 +49,7 @@ from torch import Tensor
 from attnlab.core import patterns
 from attnlab.core.attention import DenseAttention
 from attnlab.core.card import Card, letters
-from attnlab.core.derivatives import refuse_second
+from attnlab.core.derivatives import forbid_double_backward
 from attnlab.core.forms import form
 from attnlab.core.options import Options, Size
 from attnlab.core.patterns import Mask, Pattern
@@ -61,7 +61,7 @@ from attnlab.core.softmax import masked_softmax
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tiling(Options):
+class FlashOptions(Options):
     """The size of the tiles.
 
     ``tile``  how many queries are compared with as many keys at a time.
@@ -91,7 +91,7 @@ def naive(
 @checked
 def tiled(
     q: Queries, k: Keys, v: Values, *,
-    mask: Mask = None, scale: float | None = None, options: Tiling = Tiling(),
+    mask: Mask = None, scale: float | None = None, options: FlashOptions = FlashOptions(),
 ) -> Outputs:  # fmt: skip
     """tile × tile scores at a time, forward and backward; no n × m tensor.
 
@@ -157,7 +157,7 @@ class _Tiled(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, d_out: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        refuse_second("tiled")
+        forbid_double_backward("tiled")
         q, k, v, out, lse = ctx.saved_tensors  # read once: a checkpoint gives them only once
         wide = upcast_dtype(q)
         dq, dk, dv = (torch.zeros_like(x, dtype=wide) for x in (q, k, v))
@@ -216,7 +216,8 @@ class FlashAttention(DenseAttention):
     @checked
     def __init__(
         self, dim: Size, heads: Size, *,
-        causal: bool = False, form: Literal["naive", "tiled"] = "tiled", options: Tiling = Tiling(),
+        causal: bool = False, form: Literal["naive", "tiled"] = "tiled",
+        options: FlashOptions = FlashOptions(),
         bias: bool = False, positions: Rotation | None = None,
     ) -> None:  # fmt: skip
         attend = functools.partial(tiled, options=options) if form == "tiled" else naive
@@ -235,7 +236,7 @@ CARD = Card(
     role="attend",
     forms=FORMS,
     causal="optional",
-    options=Tiling,
+    options=FlashOptions,
     letters={"t": "tile"},
     time=2 * h * n * m * (d + e),
     memory={"naive": h * n * m, "tiled": h * n * e + h * t**2},

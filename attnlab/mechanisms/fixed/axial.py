@@ -67,7 +67,7 @@ from attnlab.core.sparse.decoding import DecodingState
 
 
 @dataclass(frozen=True, kw_only=True)
-class Axes(PatternOptions):
+class AxialOptions(PatternOptions):
     """Which axis of the grid a layer attends along.
 
     ``width``  how many cells a line of the grid has.
@@ -123,7 +123,7 @@ class LinesAndColumns(nn.Module):
         causal: bool = False, width: Size = 32, form: Literal["naive", "blocked"] = "blocked",
     ) -> None:  # fmt: skip
         super().__init__()
-        lines, columns = Axes(width=width), Axes(width=width, axis=0)
+        lines, columns = AxialOptions(width=width), AxialOptions(width=width, axis=0)
         self.causal, self.width = causal, width
         self.lines = PatternAttention(dim, heads, lines, form=form)
         self.columns = PatternAttention(dim, heads, columns, causal=causal, form=form)
@@ -170,7 +170,7 @@ def down(x: Tokens, width: int) -> Tokens:
 n, w = letters("n w")
 
 
-def pairs(chosen: Axes) -> sympy.Expr:
+def pairs(chosen: AxialOptions) -> sympy.Expr:
     """n cells have w keys each along lines, n/w along columns; with ``split`` the mean of both."""
     along = (n**2 / w, n * w)
     return sum(along) / 2 if chosen.split else along[chosen.axis]
@@ -179,7 +179,7 @@ def pairs(chosen: Axes) -> sympy.Expr:
 CARD = pattern_card(
     __doc__,
     name="axial",
-    options=Axes,
+    options=AxialOptions,
     pairs=pairs,
     letters={"w": "width"},
     variants=(
@@ -189,5 +189,5 @@ CARD = pattern_card(
         {"width": 6, "axis": 0},
         {"width": 3, "split": True},
     ),
-    small={"width": 6, "split": True},
+    small_options={"width": 6, "split": True},
 )

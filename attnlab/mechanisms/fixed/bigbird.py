@@ -59,7 +59,7 @@ from attnlab.core.sparse.attention import PatternOptions, pattern_card
 
 
 @dataclass(frozen=True, kw_only=True)
-class BlockGraph(PatternOptions):
+class BigBirdOptions(PatternOptions):
     """Window, global and random blocks.
 
     ``block``          the paper's b: how many positions a block has.
@@ -72,7 +72,7 @@ class BlockGraph(PatternOptions):
     """
 
     CAUSAL: ClassVar[str] = "never"
-    BECAUSE: ClassVar[str] = (
+    CAUSAL_REASON: ClassVar[str] = (
         "its global positions attend to later positions, and all positions attend to them; "
         "take a window of the past instead, as longformer has"
     )
@@ -144,7 +144,7 @@ n, B, w, r, G, t = letters("n B w r G t")
 CARD = pattern_card(
     __doc__,
     name="bigbird",
-    options=BlockGraph,
+    options=BigBirdOptions,
     pairs=lambda _: n * (B * (w + 2 * G + r) + 2 * t),
     letters={
         "B": "block",
@@ -162,5 +162,5 @@ CARD = pattern_card(
         {"block": 3, "window": 1, "global_blocks": 1, "random": 2},
         {"block": 2, "window": 5, "global_blocks": 3},
     ),
-    small={"block": 2, "window": 3, "random": 1},
+    small_options={"block": 2, "window": 3, "random": 1},
 )

@@ -75,7 +75,7 @@ from attnlab.core.sparse.attention import PatternOptions, pattern_card
 
 
 @dataclass(frozen=True, kw_only=True)
-class Factors(PatternOptions):
+class SparseTransformerOptions(PatternOptions):
     """Two factors of the past, and which of them a head uses.
 
     ``stride``    the paper's l: the length of a line, or of a block.
@@ -88,7 +88,7 @@ class Factors(PatternOptions):
     """
 
     CAUSAL: ClassVar[str] = "always"
-    BECAUSE: ClassVar[str] = "its factors are subsets of the past"
+    CAUSAL_REASON: ClassVar[str] = "its factors are subsets of the past"
 
     stride: Size = 128
     kind: Literal["strided", "fixed"] = "strided"
@@ -153,7 +153,7 @@ class Factors(PatternOptions):
 n, s, c = letters("n s c")
 
 
-def pairs(chosen: Factors) -> sympy.Expr:
+def pairs(chosen: SparseTransformerOptions) -> sympy.Expr:
     """The allowed pairs of n queries of one head; the mean over heads where they differ."""
     near, far = (
         (n * s, n**2 / (2 * s)) if chosen.kind == "strided" else (n * s / 2, c * n**2 / (2 * s))
@@ -166,7 +166,7 @@ def pairs(chosen: Factors) -> sympy.Expr:
 CARD = pattern_card(
     __doc__,
     name="sparse_transformer",
-    options=Factors,
+    options=SparseTransformerOptions,
     pairs=pairs,
     letters={"s": "stride", "c": "columns"},
     variants=(
@@ -177,5 +177,5 @@ CARD = pattern_card(
         {"kind": "fixed", "stride": 5, "columns": 2, "distinct": True},
         {"kind": "fixed", "stride": 7, "columns": 2, "separate": True, "distinct": True},
     ),
-    small={"stride": 6},
+    small_options={"stride": 6},
 )

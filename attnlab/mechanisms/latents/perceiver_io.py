@@ -50,7 +50,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from attnlab.core.card import Card, letters
-from attnlab.core.heads import Heads, finite, fits
+from attnlab.core.heads import Heads, check_input, zero_nonfinite_padding
 from attnlab.core.latents import ATTEND, FORMS, Form
 from attnlab.core.layer import Layer
 from attnlab.core.options import Count, Options, Size
@@ -60,7 +60,7 @@ MOST_BLOCKS = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Latents(Options):
+class PerceiverIOOptions(Options):
     """The sizes of what stands between inputs and outputs.
 
     ``latents``   l, the number of latent vectors.
@@ -107,8 +107,9 @@ class PerceiverIO(Layer):
 
     @checked
     def __init__(
-        self, dim: Size, heads: Size, *, form: Form = "fused", options: Latents = Latents()
-    ) -> None:
+        self, dim: Size, heads: Size, *,
+        form: Form = "fused", options: PerceiverIOOptions = PerceiverIOOptions(),
+    ) -> None:  # fmt: skip
         super().__init__()
         self.options, self.form, self.dim = options, form, dim
         self.latents = nn.Parameter(torch.randn(options.latents, dim) * 0.02)
@@ -128,13 +129,13 @@ class PerceiverIO(Layer):
 
         ``padding`` (b, n) is True at real inputs.
         """
-        fits(x, "x", self.dim, self.latents)
-        x = finite(x, padding)
+        check_input(x, "x", self.dim, self.latents)
+        x = zero_nonfinite_padding(x, padding)
         z = self.encode(self.latents.to(x.dtype).expand(len(x), -1, -1), x, padding)
         for block in self.process:
             z = block(z, z)
         if queries is not None:
-            fits(queries, "queries", self.dim, self.latents)
+            check_input(queries, "queries", self.dim, self.latents)
         out: Tensor = self.decode(x if queries is None else queries, z)
         return out
 
@@ -151,8 +152,8 @@ CARD = Card(
     role="attend",
     forms=FORMS,
     causal="never",
-    because="its latents attend to all inputs before any output is asked for",
-    options=Latents,
+    causal_reason="its latents attend to all inputs before any output is asked for",
+    options=PerceiverIOOptions,
     letters={"l": "latents", "depth": "depth", "w": "widening"},
     time=2 * h * l * (2 * n + letters("depth")[0] * l) * (d + e),
     memory={"naive": h * l * n + HIDDEN, "fused": h * (l + n) * (d + e) + HIDDEN},
@@ -160,5 +161,5 @@ CARD = Card(
     variants=({}, {"latents": 5, "depth": 0, "widening": 2}, {"latents": 7, "residual": False}),
     build=PerceiverIO,
     aliases=("perceiver",),
-    small={"latents": 6},
+    small_options={"latents": 6},
 )

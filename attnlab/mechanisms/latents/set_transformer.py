@@ -52,7 +52,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from attnlab.core.card import Card, letters
-from attnlab.core.heads import Heads, finite
+from attnlab.core.heads import Heads, zero_nonfinite_padding
 from attnlab.core.latents import ATTEND, FORMS, Form
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
@@ -60,7 +60,7 @@ from attnlab.core.shapes import KeyPadding, TokenPadding, Tokens, checked
 
 
 @dataclass(frozen=True, kw_only=True)
-class Induced(Options):
+class SetTransformerOptions(Options):
     """The sizes of an induced set attention block.
 
     ``inducing``  l, the number of inducing points.
@@ -109,7 +109,7 @@ class SAB(nn.Module):
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
-        x = finite(x, padding)
+        x = zero_nonfinite_padding(x, padding)
         out: Tensor = self.block(x, x, padding)
         return out
 
@@ -119,8 +119,9 @@ class ISAB(Layer):
 
     @checked
     def __init__(
-        self, dim: Size, heads: Size, *, form: Form = "fused", options: Induced = Induced()
-    ) -> None:
+        self, dim: Size, heads: Size, *,
+        form: Form = "fused", options: SetTransformerOptions = SetTransformerOptions(),
+    ) -> None:  # fmt: skip
         super().__init__()
         self.options, self.form = options, form
         self.inducing = nn.Parameter(torch.randn(options.inducing, dim) * dim**-0.5)
@@ -129,8 +130,8 @@ class ISAB(Layer):
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
-        self.reading.heads.fits(x, "x")
-        x = finite(x, padding)
+        self.reading.heads.check_input(x, "x")
+        x = zero_nonfinite_padding(x, padding)
         points = self.inducing.to(x.dtype).expand(len(x), -1, -1)
         return self.answering(x, self.reading(points, x, padding))
 
@@ -150,12 +151,14 @@ class PMA(nn.Module):
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Float[Tensor, "b k dim"]:
         """Raises ValueError for a set whose members are all padding."""
-        self.block.heads.fits(x, "x")
+        self.block.heads.check_input(x, "x")
         if padding is not None and not padding.any(dim=1).all():
             empty = int((~padding.any(dim=1)).nonzero()[0])
             raise ValueError(f"set {empty} has no members: every place of it is padding")
         seeds = self.seeds.to(x.dtype).expand(len(x), -1, -1)
-        out: Tensor = self.block(seeds, self.feed_forward(finite(x, padding)), padding)
+        out: Tensor = self.block(
+            seeds, self.feed_forward(zero_nonfinite_padding(x, padding)), padding
+        )
         return out
 
 
@@ -170,8 +173,8 @@ CARD = Card(
     role="attend",
     forms=FORMS,
     causal="never",
-    because="each of its inducing points attends to the whole set, which has no order",
-    options=Induced,
+    causal_reason="each of its inducing points attends to the whole set, which has no order",
+    options=SetTransformerOptions,
     letters={"l": "inducing"},
     time=4 * h * l * n * (d + e),
     memory={"naive": h * l * n, "fused": h * (l + n) * (d + e)},
@@ -179,5 +182,5 @@ CARD = Card(
     variants=({}, {"inducing": 5, "norm": False}),
     build=ISAB,
     aliases=("isab", "induced_set_attention"),
-    small={"inducing": 6},
+    small_options={"inducing": 6},
 )

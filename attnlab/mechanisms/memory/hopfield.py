@@ -71,7 +71,7 @@ MOST_STEPS = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Retrieval(Options):
+class HopfieldOptions(Options):
     """How a query is updated.
 
     ``steps``   the number of updates; the last one reads the values.
@@ -102,8 +102,9 @@ Patterns = Float[Tensor, "... m d"]
 
 @form
 def naive(
-    q: Queries, k: Keys, v: Values, *, mask: Mask = None, options: Retrieval = Retrieval()
-) -> Outputs:
+    q: Queries, k: Keys, v: Values, *,
+    mask: Mask = None, options: HopfieldOptions = HopfieldOptions(),
+) -> Outputs:  # fmt: skip
     """The update rule, dense (Ramsauer et al., eqs. 3 and 10)."""
     beta = options.inverse_temperature(q.shape[-1])
     allowed = patterns.dense_of(mask, q, k)
@@ -156,8 +157,9 @@ def updated(state: Tensor, stored: Tensor, beta: float, allowed: Tensor | None =
 
 @checked
 def fused(
-    q: Queries, k: Keys, v: Values, *, mask: Mask = None, options: Retrieval = Retrieval()
-) -> Outputs:
+    q: Queries, k: Keys, v: Values, *,
+    mask: Mask = None, options: HopfieldOptions = HopfieldOptions(),
+) -> Outputs:  # fmt: skip
     """Each update by PyTorch's ``scaled_dot_product_attention``."""
     beta = options.inverse_temperature(q.shape[-1])
     update = partial(sdpa.attend, mask=mask, bias=None, scale=beta)
@@ -196,7 +198,7 @@ class HeadsOfPatterns(Heads):
     @checked
     def values(self, x: Float[Tensor, "b m dim"]) -> GroupValues:
         """The values alone."""
-        self.fits(x, "x")
+        self.check_input(x, "x")
         return self.split(self.value(x, self.key.weight), self.value_dim)
 
 
@@ -208,7 +210,7 @@ class Hopfield(DenseAttention):
     def __init__(
         self, dim: Size, heads: Size, *,
         causal: bool = False, form: Literal["naive", "fused"] = "fused",
-        options: Retrieval = Retrieval(),
+        options: HopfieldOptions = HopfieldOptions(),
     ) -> None:  # fmt: skip
         made = HeadsOfPatterns if options.values == "keys" else Heads
         attend = partial(FORMS[form], options=options)
@@ -231,11 +233,11 @@ CARD = Card(
     role="attend",
     forms=FORMS,
     causal="optional",
-    options=Retrieval,
+    options=HopfieldOptions,
     time=lambda chosen: 2 * h * n * m * (d + e + 2 * (chosen.steps - 1) * d),
     memory={"naive": h * n * m, "fused": h * n * (d + e)},
     notes={"naive": ("states", "scores", "weights")},
     variants=({}, {"steps": 3}, {"beta": 2.0, "steps": 2}, {"values": "tokens"}),
     build=Hopfield,
-    small={"steps": 3},
+    small_options={"steps": 3},
 )

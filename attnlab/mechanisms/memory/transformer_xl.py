@@ -60,7 +60,7 @@ import torch
 from torch import Tensor
 
 from attnlab.core.card import Card, letters
-from attnlab.core.carried import read_on
+from attnlab.core.carried import step_in_segments
 from attnlab.core.options import Count, Options, Size
 from attnlab.core.precision import upcast
 from attnlab.core.probe import note
@@ -90,7 +90,7 @@ from attnlab.core.shapes import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Segments(Options):
+class TransformerXLOptions(Options):
     """The length of segment and memory: by default a quarter of the paper's on enwik8.
 
     ``segment``      how many tokens are read, and trained on, at once.
@@ -126,7 +126,7 @@ class Segments(Options):
 def naive(
     q: Queries, k: SelfKeys, v: SelfValues, memory_k: SelfKeys, memory_v: SelfValues,
     u: HeadVector, t: HeadVector, weight: DistanceWeight, *,
-    padding: TokenPadding = None, options: Segments = Segments(),
+    padding: TokenPadding = None, options: TransformerXLOptions = TransformerXLOptions(),
 ) -> Outputs:  # fmt: skip
     """The equation (Dai et al., section 3.3), dense. ``memory_k`` and ``memory_v`` are keys and
     values of the same positions, made of inputs without gradient, for queries of later segments."""
@@ -149,7 +149,7 @@ def naive(
 def chunked(
     q: Queries, k: SelfKeys, v: SelfValues, memory_k: SelfKeys, memory_v: SelfValues,
     u: HeadVector, t: HeadVector, weight: DistanceWeight, *,
-    padding: TokenPadding = None, options: Segments = Segments(),
+    padding: TokenPadding = None, options: TransformerXLOptions = TransformerXLOptions(),
 ) -> Outputs:  # fmt: skip
     """The same, one segment after the other."""
     n, at, out = q.shape[-2], torch.arange(q.shape[-2], device=q.device), []
@@ -182,7 +182,8 @@ class TransformerXL(ScoredByDistance):
     @checked
     def __init__(
         self, dim: Size, heads: Size, *,
-        form: Literal["naive", "chunked"] = "chunked", options: Segments = Segments(),
+        form: Literal["naive", "chunked"] = "chunked",
+        options: TransformerXLOptions = TransformerXLOptions(),
     ) -> None:  # fmt: skip
         super().__init__(dim, heads)
         self.form, self.options = form, options
@@ -205,10 +206,10 @@ class TransformerXL(ScoredByDistance):
     ) -> tuple[NewTokens, SegmentState]:
         """The next t tokens given the state of all before them (None at the beginning). Keys and
         values of memory and segment are made anew: 2 (m + s) dim² multiplications a call."""
-        self.heads.fits(x, "x")
+        self.heads.check_input(x, "x")
         c = self.options.segment
         state = SegmentState.checked(state, x, c, self.options.memory)
-        out, state = read_on(self._read, x, state, c - state.segment.shape[1], c)
+        out, state = step_in_segments(self._read, x, state, c - state.segment.shape[1], c)
         return self.heads.merge(out), state
 
     def _read(self, x: Tensor, state: SegmentState) -> tuple[Outputs, SegmentState]:
@@ -236,8 +237,8 @@ CARD = Card(
     role="attend",
     forms=FORMS,
     causal="always",
-    because="its memory holds what was read before",
-    options=Segments,
+    causal_reason="its memory holds what was read before",
+    options=TransformerXLOptions,
     letters={"c": "segment", "M": "memory"},
     time={
         "naive": 2 * h * n * m * (3 * d + 2 * e) + 2 * h * n * d * dim,
@@ -255,5 +256,5 @@ CARD = Card(
     ),
     build=TransformerXL,
     aliases=("txl", "segment_recurrence"),
-    small={"segment": 8, "memory": 8},
+    small_options={"segment": 8, "memory": 8},
 )

@@ -61,7 +61,7 @@ IN_USE = FIRST + 256
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bytes(Options):
+class ByteEmbeddingOptions(Options):
     """The size of the table.
 
     ``rows``  how many rows it has: those in use, and spare ones.
@@ -164,8 +164,10 @@ class ByteEmbedding(Layer):
 
     @checked
     def __init__(
-        self, dim: Size, *, form: Literal["naive", "lookup"] = "lookup", options: Bytes = Bytes()
-    ) -> None:
+        self, dim: Size, *,
+        form: Literal["naive", "lookup"] = "lookup",
+        options: ByteEmbeddingOptions = ByteEmbeddingOptions(),
+    ) -> None:  # fmt: skip
         super().__init__()
         self.form, self.options = form, options
         self.table = nn.Parameter(torch.randn(options.rows, dim))
@@ -186,7 +188,7 @@ CARD = Card(
     role="embed",
     forms=FORMS,
     causal="optional",
-    options=Bytes,
+    options=ByteEmbeddingOptions,
     letters={"v": "rows"},
     time={"naive": 2 * n * v * dim, "lookup": 0 * n},
     memory={"naive": n * (v + dim), "lookup": n * dim},

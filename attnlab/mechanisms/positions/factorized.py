@@ -62,7 +62,7 @@ EPSILON = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
-class Factors(Options):
+class FactorizedOptions(Options):
     """What the table holds, and how wide its rows are.
 
     ``vocab``    how many rows the table has.
@@ -134,7 +134,8 @@ class FactorizedEmbedding(Layer):
     @checked
     def __init__(
         self, dim: Size, *,
-        form: Literal["naive", "lookup"] = "lookup", options: Factors = Factors(),
+        form: Literal["naive", "lookup"] = "lookup",
+        options: FactorizedOptions = FactorizedOptions(),
     ) -> None:  # fmt: skip
         super().__init__()
         rank = options.rank
@@ -197,7 +198,7 @@ CARD = Card(
     role="embed",
     forms=FORMS,
     causal="optional",
-    options=Factors,
+    options=FactorizedOptions,
     letters={"r": "rank", "v": "vocab"},
     time={"naive": 2 * n * r * (v + dim), "lookup": 2 * n * r * dim},
     memory={"naive": n * (v + r + dim), "lookup": n * (r + dim)},

@@ -47,7 +47,7 @@ SMALLEST = 0.001
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kernel(Options):
+class KerpleOptions(Options):
     """How the bias falls with the distance."""
 
     kernel: Literal["logarithmic", "power"] = "logarithmic"
@@ -59,7 +59,7 @@ class Kernel(Options):
 @checked
 def naive(
     i: Int[Tensor, "... n"], j: Int[Tensor, "... m"], weight: Float[Tensor, "2 h"],
-    *, options: Kernel = Kernel(),
+    *, options: KerpleOptions = KerpleOptions(),
 ) -> Float[Tensor, "... h n m"]:  # fmt: skip
     """The bias of each pair of positions (Chi et al., eq. 5 and 6)."""
     weight = upcast(weight)  # half precisions round large distances
@@ -82,7 +82,7 @@ class KernelBiases(DistanceBias):
     """The learned biases of ``heads`` heads: 2 · heads parameters."""
 
     @checked
-    def __init__(self, heads: Size, *, options: Kernel = Kernel()) -> None:
+    def __init__(self, heads: Size, *, options: KerpleOptions = KerpleOptions()) -> None:
         super().__init__()
         self.heads, self.options = heads, options
         scale = torch.ones(heads)
@@ -108,7 +108,7 @@ CARD = Card(
     role="bias",
     forms=FORMS,
     causal="optional",
-    options=Kernel,
+    options=KerpleOptions,
     time=h * n * m,
     memory=h * n * m,
     variants=({"kernel": "power"},),

@@ -39,7 +39,7 @@ from torch import Tensor, nn
 
 from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
-from attnlab.core.heads import fits
+from attnlab.core.heads import check_input
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.shapes import Tokens, checked
@@ -48,7 +48,7 @@ from attnlab.structures.laplacian import eigenvectors, spectrum
 
 
 @dataclass(frozen=True, kw_only=True)
-class Waves(Options):
+class LaplacianOptions(Options):
     """The eigenvectors that are added.
 
     ``count``  k, how many.
@@ -85,7 +85,7 @@ class LaplacianPositions(Layer):
     """Adds to each node (b, n, dim) its rows of the first eigenvectors."""
 
     @checked
-    def __init__(self, dim: Size, options: Waves = Waves()) -> None:
+    def __init__(self, dim: Size, options: LaplacianOptions = LaplacianOptions()) -> None:
         super().__init__()
         self.dim, self.options = dim, options
         self.weight = nn.Parameter(torch.randn(options.count, dim) * 0.02)
@@ -95,7 +95,7 @@ class LaplacianPositions(Layer):
     def forward(self, x: Tokens, *, structure: GraphBatch | None = None) -> Tokens:
         """The vectors of the nodes of graphs, with their positions."""
         structure = GraphBatch.fitting(structure, x, None)
-        fits(x, "x", self.dim, self.weight)
+        check_input(x, "x", self.dim, self.weight)
         vectors = self._drawn(structure) if self.training else None
         vectors = None if vectors is None else vectors.to(x.dtype)
         return naive(x, self.weight, self.bias, structure=structure, vectors=vectors)
@@ -118,7 +118,7 @@ CARD = Card(
     family="positions",
     role="embed",
     forms=FORMS,
-    options=Waves,
+    options=LaplacianOptions,
     structure=GraphBatch,
     causal="optional",
     letters={"k": "count"},

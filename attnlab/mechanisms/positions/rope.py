@@ -67,7 +67,7 @@ Turned = tuple[Queries, Grouped]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Angles(Options):
+class RoPEOptions(Options):
     """Which coordinates are turned together, and how fast."""
 
     layout: Literal["half", "interleaved"] = "half"
@@ -124,7 +124,9 @@ class Angles(Options):
 
 
 @checked
-def naive(q: Queries, k: Grouped, positions: Positions, *, options: Angles = Angles()) -> Turned:
+def naive(
+    q: Queries, k: Grouped, positions: Positions, *, options: RoPEOptions = RoPEOptions()
+) -> Turned:
     """A rotation matrix for each position (Su et al., eq. 14 and 15)."""
     d = q.shape[-1]
     theta, growth = options.frequencies(d, q.device), options.growth(d, q.device)
@@ -153,7 +155,7 @@ def refuse_odd(d: int) -> None:
         )
 
 
-def _refuse_overflow(growth: Tensor, options: Angles, dtype: torch.dtype) -> None:
+def _refuse_overflow(growth: Tensor, options: RoPEOptions, dtype: torch.dtype) -> None:
     """A ValueError where xPos would multiply by more than ``dtype`` holds."""
     if options.scaling != "xpos" or growth.is_meta or not growth.numel():
         return
@@ -169,17 +171,19 @@ def _refuse_overflow(growth: Tensor, options: Angles, dtype: torch.dtype) -> Non
 
 
 @checked
-def pairs(q: Queries, k: Grouped, positions: Positions, *, options: Angles = Angles()) -> Turned:
+def pairs(
+    q: Queries, k: Grouped, positions: Positions, *, options: RoPEOptions = RoPEOptions()
+) -> Turned:
     """Each coordinate from the two of its pair."""
     return turned(q, positions, options, 1), turned(k, positions, options, -1)
 
 
-def turned(x: Tensor, positions: Tensor, options: Angles, sign: int) -> Tensor:
+def turned(x: Tensor, positions: Tensor, options: RoPEOptions, sign: int) -> Tensor:
     """Queries (sign 1) or keys (sign -1), turned by their positions."""
     return turned_by(x, waves(x, positions, options, sign), options)
 
 
-def waves(x: Tensor, positions: Tensor, options: Angles, sign: int) -> tuple[Tensor, Tensor]:
+def waves(x: Tensor, positions: Tensor, options: RoPEOptions, sign: int) -> tuple[Tensor, Tensor]:
     """By how much each coordinate is multiplied, and by how much the other of its pair is."""
     d = x.shape[-1]
     theta = options.frequencies(d, x.device)
@@ -198,7 +202,7 @@ def waves(x: Tensor, positions: Tensor, options: Angles, sign: int) -> tuple[Ten
     return cos, sin
 
 
-def turned_by(x: Tensor, waves: tuple[Tensor, Tensor], options: Angles) -> Tensor:
+def turned_by(x: Tensor, waves: tuple[Tensor, Tensor], options: RoPEOptions) -> Tensor:
     """Each coordinate times its cosine, and the other of its pair times ± the sine."""
     cos, sin = waves
     return torch.addcmul(upcast(x) * cos, options.partners(upcast(x)), sin).to(x.dtype)
@@ -213,7 +217,7 @@ class RotaryPositions(Rotation):
     """Turns queries and keys of heads of width dim / heads. No parameters."""
 
     @checked
-    def __init__(self, dim: Size, heads: Size, *, options: Angles = Angles()) -> None:
+    def __init__(self, dim: Size, heads: Size, *, options: RoPEOptions = RoPEOptions()) -> None:
         super().__init__()
         if dim % heads:
             raise ValueError(f"heads={heads} does not divide dim={dim}")
@@ -259,7 +263,7 @@ CARD = Card(
     role="encode",
     forms=FORMS,
     causal="optional",
-    options=Angles,
+    options=RoPEOptions,
     time={"naive": 4 * h * n * d**2 + 4 * n * d**3, "pairs": 6 * h * n * d},
     memory={"naive": n * d**2 + h * n * d, "pairs": h * n * d},
     notes={"pairs": ("angles",)},

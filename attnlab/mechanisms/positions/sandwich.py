@@ -38,7 +38,7 @@ WIDEST = 2**16
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sinusoids(Options):
+class SandwichOptions(Options):
     """The sinusoids whose products are the biases.
 
     ``width``  how many they are, a sine and a cosine of each frequency; even.
@@ -59,7 +59,7 @@ class Sinusoids(Options):
 @checked
 def naive(
     i: Int[Tensor, "... n"], j: Int[Tensor, "... m"], strengths: Float[Tensor, "h"],
-    *, options: Sinusoids = Sinusoids(),
+    *, options: SandwichOptions = SandwichOptions(),
 ) -> Float[Tensor, "... h n m"]:  # fmt: skip
     """The bias of each pair of positions (Chi et al., eq. 6)."""
     distance = (i[..., :, None] - j[..., None, :])[..., None]
@@ -82,7 +82,7 @@ class SandwichBiases(DistanceBias):
     strengths: Tensor
 
     @checked
-    def __init__(self, heads: Size, *, options: Sinusoids = Sinusoids()) -> None:
+    def __init__(self, heads: Size, *, options: SandwichOptions = SandwichOptions()) -> None:
         super().__init__()
         self.heads, self.options = heads, options
         self.register_buffer("strengths", self._exact().to(torch.get_default_dtype()), False)
@@ -113,7 +113,7 @@ CARD = Card(
     role="bias",
     forms=FORMS,
     causal="optional",
-    options=Sinusoids,
+    options=SandwichOptions,
     letters={"w": "width"},
     time=n * m * (w + h),
     memory=n * m * (w / 2 + h),

@@ -62,7 +62,7 @@ ValueTable = Float[Tensor, "c e"] | None  # a^V
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tables(Options):
+class ShawOptions(Options):
     """The tables of distances.
 
     ``clip``    the largest distance that has a row of its own; those beyond share it.
@@ -164,7 +164,7 @@ class ShawAttention(SelfAttention):
     def __init__(
         self, dim: Size, heads: Size, *,
         causal: bool = False, form: Literal["naive", "clipped"] = "clipped", bias: bool = False,
-        options: Tables = Tables(),
+        options: ShawOptions = ShawOptions(),
     ) -> None:  # fmt: skip
         super().__init__(dim, heads, causal=causal, bias=bias)
         self.form, self.options = form, options
@@ -195,7 +195,7 @@ CARD = Card(
     role="attend",
     forms=FORMS,
     causal="optional",
-    options=Tables,
+    options=ShawOptions,
     letters={"k": "clip"},
     time={"naive": 2 * CONTENT, "clipped": CONTENT + 2 * h * n * (2 * k + 1) * (d + e)},
     memory={"naive": n * m * (d + e) + h * n * m, "clipped": h * n * m},
@@ -205,5 +205,5 @@ CARD = Card(
     },
     variants=({"clip": 2}, {"clip": 3, "values": False}, {"clip": 3, "keys": False}),
     build=ShawAttention,
-    small={"clip": 4},
+    small_options={"clip": 4},
 )

@@ -51,7 +51,7 @@ from attnlab.core.shapes import checked
 
 
 @dataclass(frozen=True, kw_only=True)
-class Buckets(Options):
+class T5BiasOptions(Options):
     """How distances share biases: ``buckets`` in all, the last for ``max_distance`` and beyond."""
 
     buckets: Size = 32
@@ -105,7 +105,7 @@ def _begins(count: int, largest: int) -> tuple[int, ...]:
 @checked
 def naive(
     i: Int[Tensor, "... n"], j: Int[Tensor, "... m"], weight: Float[Tensor, "B h"], *,
-    causal: bool = False, options: Buckets = Buckets(),
+    causal: bool = False, options: T5BiasOptions = T5BiasOptions(),
 ) -> Float[Tensor, "... h n m"]:  # fmt: skip
     """The number of the bucket of each pair (Raffel et al., section 2.1)."""
     if len(weight) != options.buckets:
@@ -123,7 +123,9 @@ class BucketBiases(DistanceBias):
     """Learned biases of ``heads`` heads, zero at first: buckets · heads parameters."""
 
     @checked
-    def __init__(self, heads: Size, *, causal: bool = False, options: Buckets = Buckets()) -> None:
+    def __init__(
+        self, heads: Size, *, causal: bool = False, options: T5BiasOptions = T5BiasOptions()
+    ) -> None:
         super().__init__()
         self.heads, self.causal, self.options = heads, causal, options
         self.reach = options.max_distance
@@ -148,7 +150,7 @@ CARD = Card(
     role="bias",
     forms=FORMS,
     causal="optional",
-    options=Buckets,
+    options=T5BiasOptions,
     time=h * n * m,
     memory=h * n * m,
     notes={"naive": ("buckets",)},

@@ -47,7 +47,7 @@ from attnlab.structures.tree_batch import NONE, TreeBatch
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stack(Options):
+class TreePositionOptions(Options):
     """How many children are told apart at each step (c), and how many steps are kept (s): as many
     as fit into dim, unless given."""
 
@@ -65,7 +65,9 @@ Decays = Float[Tensor, "p"]  # any numbers, of which p is the tanh
 
 
 @form
-def naive(x: Tokens, decays: Decays, *, structure: TreeBatch, options: Stack) -> Tokens:
+def naive(
+    x: Tokens, decays: Decays, *, structure: TreeBatch, options: TreePositionOptions
+) -> Tokens:
     """Each token with its own path added (section 3)."""
     structure.check_fits(x.shape[0], x.shape[1], x.device)
     ranks, parents = structure.rank.tolist(), structure.parents.tolist()
@@ -92,7 +94,9 @@ def _added(x: Tensor, stacks: Tensor, decays: Tensor) -> Tensor:
 
 
 @form
-def gathered(x: Tokens, decays: Decays, *, structure: TreeBatch, options: Stack) -> Tokens:
+def gathered(
+    x: Tokens, decays: Decays, *, structure: TreeBatch, options: TreePositionOptions
+) -> Tokens:
     """The same, one step of all paths at once."""
     structure.check_fits(x.shape[0], x.shape[1], x.device)
     ranks, at, steps = structure.rank.clamp(max=options.branches - 1), None, []
@@ -116,9 +120,9 @@ class TreePositions(Layer):
     """Adds to each vector (b, n, dim) the path to its token."""
 
     @checked
-    def __init__(self, dim: Size, options: Stack | None = None) -> None:
+    def __init__(self, dim: Size, options: TreePositionOptions | None = None) -> None:
         super().__init__()
-        self.dim, self.options = dim, Stack() if options is None else options
+        self.dim, self.options = dim, TreePositionOptions() if options is None else options
         steps, branches = self.options.kept(dim), self.options.branches
         if not 0 < steps * branches <= dim:
             raise ValueError(
@@ -147,7 +151,7 @@ CARD = Card(
     family="positions",
     role="embed",
     forms=FORMS,
-    options=Stack,
+    options=TreePositionOptions,
     structure=TreeBatch,
     causal="optional",
     time={"naive": 5 * n * dim, "gathered": 9 * n * dim},

@@ -55,7 +55,7 @@ from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
 from attnlab.core.options import Size
 from attnlab.core.probe import note
-from attnlab.core.recurrence import Cell, begin, by_gru, glorot
+from attnlab.core.recurrence import Cell, glorot, initial_hidden, run_gru_kernel
 from attnlab.core.shapes import Tokens, checked
 
 Inputs = Float[Tensor, "3 dim dim"]  # U_a, U_c and U, applied as U x
@@ -90,7 +90,7 @@ def _token_by_token(
     x: Tensor, inputs: Tensor, biases: Tensor, before: Before, of_state: OfState
 ) -> Tensor:
     """The equations of Vecoven et al."""
-    (U_a, U_c, U), (b_a, b_c), h, states = inputs, biases, begin(x, before), []
+    (U_a, U_c, U), (b_a, b_c), h, states = inputs, biases, initial_hidden(x, before), []
     for x_t in x.unbind(1):
         of_a, of_c = of_state(h)
         a = 1 + torch.tanh(x_t @ U_a.mT + of_a + b_a)
@@ -124,7 +124,7 @@ def nbrc_projected(
 def _after_one_product(
     x: Tensor, inputs: Tensor, biases: Tensor, before: Before, of_state: OfState
 ) -> Tensor:
-    h, (b_a, b_c), states = begin(x, before), biases, []
+    h, (b_a, b_c), states = initial_hidden(x, before), biases, []
     by_a, by_c, by_h = (x @ inputs.flatten(0, 1).mT).chunk(3, dim=-1)
     for a, c, u in zip(*(y.unbind(1) for y in (by_a + b_a, by_c + b_c, by_h)), strict=True):
         of_a, of_c = of_state(h)
@@ -158,7 +158,7 @@ def _as_gru(x: Tensor, inputs: Tensor, recurrent: Tensor, biases: Tensor, before
     twice = 2 * torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
     inside = torch.cat((2 * b_a, b_c, torch.zeros_like(b_a)))
     weights = torch.cat((2 * U_a, U_c, U)), torch.cat((2 * W_a, W_c, twice)), inside
-    return by_gru(x, *weights, torch.zeros_like(inside), before)
+    return run_gru_kernel(x, *weights, torch.zeros_like(inside), before)
 
 
 FORMS = {"naive": naive, "projected": projected, "fused": fused}
@@ -212,7 +212,7 @@ _card = partial(
     family="recurrence",
     role="mix",
     causal="always",
-    because="its state holds what was read before",
+    causal_reason="its state holds what was read before",
     memory={"naive": n * dim, "projected": 3 * n * dim, "fused": 3 * n * dim},
     notes=dict.fromkeys(FORMS, ("state",)),
 )

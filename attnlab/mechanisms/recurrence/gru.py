@@ -43,7 +43,7 @@ from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
 from attnlab.core.options import Size
 from attnlab.core.probe import note
-from attnlab.core.recurrence import Cell, begin, by_gru
+from attnlab.core.recurrence import Cell, initial_hidden, run_gru_kernel
 from attnlab.core.shapes import Tokens, checked
 
 Matrices = Float[Tensor, "3 dim dim"]  # of r, z and the candidate, applied as U x and W h
@@ -60,7 +60,7 @@ def naive(
     """The cell, token by token (Cho et al., section 2.3, with r after W)."""
     (U_r, U_z, U), (W_r, W_z, W) = inputs, recurrent
     b_r, b_z, b, b_W = biases
-    h = begin(x, before)
+    h = initial_hidden(x, before)
     states = []
     for x_t in x.unbind(1):
         r = torch.sigmoid(x_t @ U_r.mT + h @ W_r.mT + b_r)
@@ -81,7 +81,7 @@ def fused(
     """PyTorch's kernel; of its two biases of each gate the second is zero."""
     inside = torch.cat((torch.zeros_like(biases[:2]), biases[3:])).flatten()
     matrices = inputs.flatten(0, 1), recurrent.flatten(0, 1)
-    return by_gru(x, *matrices, biases[:3].flatten(), inside, before)
+    return run_gru_kernel(x, *matrices, biases[:3].flatten(), inside, before)
 
 
 FORMS = {"naive": naive, "fused": fused}
@@ -114,7 +114,7 @@ CARD = Card(
     role="mix",
     forms=FORMS,
     causal="always",
-    because="its state holds what was read before",
+    causal_reason="its state holds what was read before",
     time=12 * n * dim**2,
     memory={"naive": n * dim, "fused": 3 * n * dim},
     notes=dict.fromkeys(FORMS, ("state",)),

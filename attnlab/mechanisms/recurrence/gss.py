@@ -56,10 +56,10 @@ from torch.nn import functional as F
 
 from attnlab.core import state_space
 from attnlab.core.card import Card, letters
-from attnlab.core.carried import emptied
+from attnlab.core.carried import reset_rows
 from attnlab.core.convolution import toeplitz
 from attnlab.core.forms import form, with_options
-from attnlab.core.heads import Channels, fits
+from attnlab.core.heads import Channels, check_input
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import exact_dtype, upcast
@@ -74,7 +74,7 @@ Weights = Float[Tensor, "dim r 2"]  # real and imaginary parts
 
 
 @dataclass(frozen=True, kw_only=True)
-class GatedStateSpace(Options):
+class GSSOptions(Options):
     """Widths of the layer and of its state space.
 
     ``state``   complex modes per channel (N)
@@ -126,7 +126,7 @@ def fft(x: Tokens, a: PerMode, b: PerMode, C: Weights, skip: PerChannel) -> Toke
 @form
 def chunked(
     x: Tokens, a: PerMode, b: PerMode, C: Weights, skip: PerChannel,
-    *, options: GatedStateSpace = GatedStateSpace(),
+    *, options: GSSOptions = GSSOptions(),
 ) -> Tokens:  # fmt: skip
     """The matrix inside chunks of c tokens, the state from one chunk to the next."""
     begin = state_space.initial_state(x, len(a))
@@ -147,7 +147,7 @@ class State(NamedTuple):
 
     def cleared(self, ended: Bool[Tensor, "b"]) -> "State":
         """With nothing of the documents that have ended (b,)."""
-        return emptied(self, ended)
+        return reset_rows(self, ended)
 
 
 class GatedOutput(nn.Module):
@@ -175,7 +175,7 @@ class GSS(Layer):
     @checked
     def __init__(
         self, dim: Size, *, form: Literal["naive", "fft", "chunked"] = "chunked",
-        options: GatedStateSpace = GatedStateSpace(),
+        options: GSSOptions = GSSOptions(),
     ) -> None:  # fmt: skip
         super().__init__()
         if dim % options.narrow:
@@ -198,7 +198,7 @@ class GSS(Layer):
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
-        fits(x, "x", self.dim, self.skip)
+        check_input(x, "x", self.dim, self.skip)
         return skipping_padding(self._mixed, x, padding)
 
     def _mixed(self, x: Tokens) -> Tokens:
@@ -208,7 +208,7 @@ class GSS(Layer):
     @checked
     def step(self, x: NewTokens, state: State | None = None) -> tuple[NewTokens, State]:
         """The next t tokens given the state after all before them (None at the beginning)."""
-        fits(x, "x", self.dim, self.skip)
+        check_input(x, "x", self.dim, self.skip)
         u = self.heads.value(x)
         begin = State(state_space.initial_state(u, len(self.a)))
         if state is None:
@@ -231,8 +231,8 @@ CARD = Card(
     role="mix",
     forms=FORMS,
     causal="always",
-    because="its state holds what was read before",
-    options=GatedStateSpace,
+    causal_reason="its state holds what was read before",
+    options=GSSOptions,
     letters={"N": "state", "c": "chunk", "k": "narrow", "w": "wide"},
     time={
         "naive": 2 * n**2 * dim / k,

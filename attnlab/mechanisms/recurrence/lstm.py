@@ -38,9 +38,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from attnlab.core.card import Card, letters
-from attnlab.core.carried import emptied
+from attnlab.core.carried import reset_rows
 from attnlab.core.forms import upcasting
-from attnlab.core.heads import fits
+from attnlab.core.heads import check_input
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.precision import upcast
@@ -65,7 +65,7 @@ class State(NamedTuple):
 
     def cleared(self, ended: Bool[Tensor, "b"]) -> "State":
         """Zeros, as at the beginning, in those sequences whose document has ``ended``."""
-        return emptied(self, ended)
+        return reset_rows(self, ended)
 
 
 # ---- naive
@@ -140,14 +140,14 @@ class LSTM(Layer):
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
-        fits(x, "x", self.dim, self.inputs)
+        check_input(x, "x", self.dim, self.inputs)
         run = lambda real: self._run(real, _begin(real))[0]  # noqa: E731
         return skipping_padding(run, x, padding, rows=("state",))
 
     @checked
     def step(self, x: NewTokens, state: State | None = None) -> tuple[NewTokens, State]:
         """The next t tokens given the state of all before them (None at the beginning)."""
-        fits(x, "x", self.dim, self.inputs)
+        check_input(x, "x", self.dim, self.inputs)
         begin = _begin(x)
         if state is None:
             state = begin
@@ -171,7 +171,7 @@ CARD = Card(
     role="mix",
     forms=FORMS,
     causal="always",
-    because="its state holds what was read before",
+    causal_reason="its state holds what was read before",
     time=16 * n * dim**2,
     memory={"naive": n * dim, "fused": 60 * n * dim},  # fused: what is kept for the backward pass
     notes=dict.fromkeys(FORMS, ("state",)),

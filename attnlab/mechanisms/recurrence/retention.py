@@ -45,7 +45,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.core.card import Card, letters
-from attnlab.core.carried import emptied
+from attnlab.core.carried import reset_rows
 from attnlab.core.convolution import toeplitz
 from attnlab.core.forms import form, upcasting, with_options
 from attnlab.core.heads import Heads
@@ -69,7 +69,7 @@ Sums = Float[Tensor, "b h d e"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Retaining(Options):
+class RetentionOptions(Options):
     """How it is computed.
 
     ``chunk``  tokens per chunk of the chunked form (c)
@@ -129,7 +129,9 @@ def initial_state(k: SelfKeys, v: SelfValues) -> Sums:
 
 
 @form
-def chunked(q: Queries, k: SelfKeys, v: SelfValues, *, options: Retaining = Retaining()) -> Outputs:
+def chunked(
+    q: Queries, k: SelfKeys, v: SelfValues, *, options: RetentionOptions = RetentionOptions()
+) -> Outputs:
     """Weights inside chunks, the sum from one chunk to the next (eq. 7)."""
     out, S = advance(q, k, v, initial_state(k, v), options.chunk)
     note("state", S)
@@ -163,7 +165,7 @@ class State(NamedTuple):
 
     def cleared(self, ended: Bool[Tensor, "b"]) -> "State":
         """With nothing of the documents that have ended (b,)."""
-        return emptied(self, ended)
+        return reset_rows(self, ended)
 
 
 class GatedOutput(nn.Module):
@@ -195,7 +197,7 @@ class Retention(Layer):
     @checked
     def __init__(
         self, dim: Size, heads: Size, *, form: Literal["naive", "recurrent", "chunked"] = "chunked",
-        options: Retaining = Retaining(), value_scale: Size = 2,
+        options: RetentionOptions = RetentionOptions(), value_scale: Size = 2,
     ) -> None:  # fmt: skip
         super().__init__()
         if dim % heads == 0 and dim // heads % 2:
@@ -210,7 +212,7 @@ class Retention(Layer):
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
-        self.heads.fits(x, "x")
+        self.heads.check_input(x, "x")
         return skipping_padding(self._mixed, x, padding)
 
     def _mixed(self, x: Tokens) -> Tokens:
@@ -226,7 +228,7 @@ class Retention(Layer):
     @checked
     def step(self, x: NewTokens, state: State | None = None) -> tuple[NewTokens, State]:
         """The next t tokens given the state after all before them (None at the beginning)."""
-        self.heads.fits(x, "x")
+        self.heads.check_input(x, "x")
         q, k, v = self._projected(x)
         begin = State(initial_state(k, v))
         if state is None:
@@ -249,8 +251,8 @@ CARD = Card(
     role="attend",
     forms=FORMS,
     causal="always",
-    because="its state holds what was read before",
-    options=Retaining,
+    causal_reason="its state holds what was read before",
+    options=RetentionOptions,
     letters={"c": "chunk"},
     time={
         "naive": 2 * h * n**2 * (d + e),

@@ -54,7 +54,7 @@ from torch.nn import functional as F
 
 from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
-from attnlab.core.heads import Heads, finite
+from attnlab.core.heads import Heads, zero_nonfinite_padding
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.shapes import (
@@ -74,7 +74,7 @@ SLOPE = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hop(Options):
+class ExtraHopOptions(Options):
     """How two hubs are compared.
 
     ``score``  ``dot``, as printed, or ``additive``, as in the released code.
@@ -88,8 +88,9 @@ class Hop(Options):
 
 @form
 def naive(
-    q: Queries, k: SelfKeys, v: SelfValues, *, structure: GraphBatch, options: Hop = Hop()
-) -> Outputs:
+    q: Queries, k: SelfKeys, v: SelfValues, *,
+    structure: GraphBatch, options: ExtraHopOptions = ExtraHopOptions(),
+) -> Outputs:  # fmt: skip
     """What each hub takes from the hubs from which a link leads to it (eq. 8)."""
     structure.check_fits(len(q), q.shape[2], q.device)
     if options.score == "dot":
@@ -103,8 +104,9 @@ def naive(
 
 @form(autocast=True)
 def edges(
-    q: Queries, k: SelfKeys, v: SelfValues, *, structure: GraphBatch, options: Hop = Hop()
-) -> Outputs:
+    q: Queries, k: SelfKeys, v: SelfValues, *,
+    structure: GraphBatch, options: ExtraHopOptions = ExtraHopOptions(),
+) -> Outputs:  # fmt: skip
     """The same over the list of links."""
     structure.check_fits(len(q), q.shape[2], q.device)
     own, keys = of_tokens(q), of_tokens(k)
@@ -129,7 +131,7 @@ class ExtraHop(Layer):
     @checked
     def __init__(
         self, dim: Size, heads: Size, *, form: Literal["naive", "edges"] = "edges",
-        bias: bool = False, options: Hop = Hop(),
+        bias: bool = False, options: ExtraHopOptions = ExtraHopOptions(),
     ) -> None:  # fmt: skip
         super().__init__()
         self.heads, self.form, self.options = Heads(dim, heads, bias=bias), form, options
@@ -143,7 +145,7 @@ class ExtraHop(Layer):
         structure = GraphBatch.fitting(structure, x, padding)
         q, k, v = self.heads.project(x, padding=structure.padding)
         found = FORMS[self.form](q, k, v, structure=structure, options=self.options)
-        own = finite(x, structure.padding)
+        own = zero_nonfinite_padding(x, structure.padding)
         out: Tensor = self.joined(torch.cat([own, self.heads.merge(found)], -1))
         return out
 
@@ -167,10 +169,10 @@ CARD = Card(
     family="structure",
     role="attend",
     forms=FORMS,
-    options=Hop,
+    options=ExtraHopOptions,
     structure=GraphBatch,
     causal="never",
-    because="links lead from any text to any other",
+    causal_reason="links lead from any text to any other",
     time={"naive": 2 * h * n**2 * (d + e), "edges": 2 * h * n_E * (d + e)},
     memory={"naive": 2 * h * n**2, "edges": 2 * h * n_E * (d + e)},
     notes={"naive": ("weights",), "edges": ("edge_weights", "weights")},

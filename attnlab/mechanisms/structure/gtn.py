@@ -54,7 +54,7 @@ from torch import Tensor, nn
 
 from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
-from attnlab.core.heads import Heads, finite
+from attnlab.core.heads import Heads, zero_nonfinite_padding
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import exact_dtype
@@ -68,7 +68,7 @@ MOST_PATHS = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Paths(Options):
+class GTNOptions(Options):
     """What paths there are.
 
     ``kinds``  K, of how many kinds edges may be.
@@ -192,7 +192,7 @@ class GTN(Layer):
     @checked
     def __init__(
         self, dim: Size, heads: Size, *, form: Literal["naive", "edges"] = "edges",
-        options: Paths = Paths(),
+        options: GTNOptions = GTNOptions(),
     ) -> None:  # fmt: skip
         super().__init__()
         self.heads = Heads(dim, heads, kv_heads=1, queries=False)
@@ -205,8 +205,8 @@ class GTN(Layer):
     ) -> Tokens:
         """``structure`` is the graphs; ``padding`` (b, n), if given, is that of the structure."""
         structure = GraphBatch.fitting(structure, x, padding)
-        self.heads.fits(x, "x")
-        v = self.heads.values(finite(x, structure.padding))
+        self.heads.check_input(x, "x")
+        v = self.heads.values(zero_nonfinite_padding(x, structure.padding))
         v = v.expand(-1, self.heads.heads, -1, -1)
         out = FORMS[self.form](v, self.choices.to(v.dtype), structure=structure)
         return self.heads.merge(out.relu())
@@ -222,11 +222,11 @@ CARD = Card(
     family="structure",
     role="mix",
     forms=FORMS,
-    options=Paths,
+    options=GTNOptions,
     structure=GraphBatch,
     letters={"s": "steps"},
     causal="never",
-    because="paths lead from any node of a graph to any other",
+    causal_reason="paths lead from any node of a graph to any other",
     time={"naive": 2 * h * s * n**3, "edges": 2 * h * s * n_E * e},
     memory={"naive": h * s * n**2, "edges": 2 * h * n_E * e},
     notes={"naive": ("choices", "weights"), "edges": ("choices",)},

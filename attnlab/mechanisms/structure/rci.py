@@ -78,7 +78,7 @@ from attnlab.structures.text_pairs import TextPairs
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading(Options):
+class RCIOptions(Options):
     """How a question and a text are read.
 
     ``model``  ``interaction``: together; ``representation``: each alone, by an encoder of its own.
@@ -92,8 +92,9 @@ class Reading(Options):
 
 @form
 def naive(
-    q: Queries, k: SelfKeys, v: SelfValues, *, structure: TextPairs, options: Reading = Reading()
-) -> Outputs:
+    q: Queries, k: SelfKeys, v: SelfValues, *,
+    structure: TextPairs, options: RCIOptions = RCIOptions(),
+) -> Outputs:  # fmt: skip
     """What each token takes from the tokens that it reads."""
     mask = _allowed(q, structure, options)
     scores = q @ k.mT * q.shape[-1] ** -0.5
@@ -106,13 +107,14 @@ def naive(
 
 @checked
 def fused(
-    q: Queries, k: SelfKeys, v: SelfValues, *, structure: TextPairs, options: Reading = Reading()
-) -> Outputs:
+    q: Queries, k: SelfKeys, v: SelfValues, *,
+    structure: TextPairs, options: RCIOptions = RCIOptions(),
+) -> Outputs:  # fmt: skip
     """The same by PyTorch's ``scaled_dot_product_attention``."""
     return sdpa.attend(q, k, v, mask=_allowed(q, structure, options), bias=None, scale=None)
 
 
-def _allowed(q: Tensor, structure: TextPairs, options: Reading) -> Tensor:
+def _allowed(q: Tensor, structure: TextPairs, options: RCIOptions) -> Tensor:
     """S, as (b, 1, n, n)."""
     structure.check_fits(len(q), q.shape[2], q.device)
     mask: Tensor = structure.together if options.model == "interaction" else structure.apart
@@ -133,7 +135,7 @@ class PairAttention(Layer):
     @checked
     def __init__(
         self, dim: Size, heads: Size, *, form: Literal["naive", "fused"] = "fused",
-        bias: bool = False, options: Reading = Reading(),
+        bias: bool = False, options: RCIOptions = RCIOptions(),
     ) -> None:  # fmt: skip
         super().__init__()
         self.form, self.options = form, options
@@ -204,10 +206,10 @@ CARD = Card(
     family="structure",
     role="attend",
     forms=FORMS,
-    options=Reading,
+    options=RCIOptions,
     structure=TextPairs,
     causal="never",
-    because="a question and a text attend to each other in both directions",
+    causal_reason="a question and a text attend to each other in both directions",
     time=2 * h * n**2 * (d + e),
     memory={"naive": h * n**2, "fused": n**2},
     notes={"naive": ("weights",)},

@@ -60,7 +60,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from attnlab.core.card import Card, letters
-from attnlab.core.heads import Heads, finite, fits
+from attnlab.core.heads import Heads, check_input, zero_nonfinite_padding
 from attnlab.core.latents import ATTEND, Form
 from attnlab.core.layer import Layer
 from attnlab.core.options import Count, Options, Size
@@ -80,7 +80,7 @@ from attnlab.structures.laplacian import eigenvectors
 
 
 @dataclass(frozen=True, kw_only=True)
-class Identified(Options):
+class TokenGTOptions(Options):
     """How nodes are told apart.
 
     ``identifiers``    ``orthogonal`` or ``laplacian``.
@@ -142,7 +142,7 @@ class GraphTokens(Layer):
     with a padding (b, m) that is True at tokens that exist."""
 
     @checked
-    def __init__(self, dim: Size, options: Identified = Identified()) -> None:
+    def __init__(self, dim: Size, options: TokenGTOptions = TokenGTOptions()) -> None:
         super().__init__()
         self.dim, self.options = dim, options
         self.identify = nn.Linear(2 * options.width, dim, bias=False)
@@ -156,9 +156,13 @@ class GraphTokens(Layer):
         self, x: Tokens, *, structure: GraphBatch | None = None
     ) -> tuple[Float[Tensor, "b m dim"], Bool[Tensor, "b m"]]:
         structure = GraphBatch.fitting(structure, x, None)
-        fits(x, "x", self.dim, self.identify.weight)
+        check_input(x, "x", self.dim, self.identify.weight)
         p = self.identifiers(structure).to(x.dtype)
-        nodes = finite(x, structure.padding) + self.identify(torch.cat([p, p], -1)) + self.types[0]
+        nodes = (
+            zero_nonfinite_padding(x, structure.padding)
+            + self.identify(torch.cat([p, p], -1))
+            + self.types[0]
+        )
         edges = self._edges(p.flatten(0, 1), structure)
         b, c = structure.edge_padding.shape
         placed = edges.new_zeros(b * c, self.dim).index_add(0, structure.places, edges)
@@ -197,7 +201,7 @@ class TokenGT(Layer):
     @checked
     def __init__(
         self, dim: Size, heads: Size, *, form: Form = "fused", bias: bool = False,
-        options: Identified = Identified(),
+        options: TokenGTOptions = TokenGTOptions(),
     ) -> None:  # fmt: skip
         super().__init__()
         self.heads, self.form = Heads(dim, heads, bias=bias), form
@@ -225,10 +229,10 @@ CARD = Card(
     family="structure",
     role="attend",
     forms=FORMS,
-    options=Identified,
+    options=TokenGTOptions,
     structure=GraphBatch,
     causal="never",
-    because="the nodes and edges of a graph have no order",
+    causal_reason="the nodes and edges of a graph have no order",
     time=2 * h * n * (n + n_E) * (d + e),
     memory={"naive": h * n * (n + n_E), "fused": h * (n + n_E) * (d + e)},
     notes={"naive": ("scores", "weights")},

@@ -40,7 +40,7 @@ from torch import Tensor, nn
 
 from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
-from attnlab.core.heads import finite, fits
+from attnlab.core.heads import check_input, zero_nonfinite_padding
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.probe import note
@@ -127,8 +127,8 @@ class TreeLSTM(Layer):
     ) -> Tokens:
         """``structure`` is the trees; ``padding`` (b, n), if given, is that of the structure."""
         structure = TreeBatch.fitting(structure, x, padding)
-        fits(x, "x", self.inputs.in_features, self.inputs.weight)
-        gates = self.inputs(finite(x, structure.padding)).unflatten(-1, (4, -1))
+        check_input(x, "x", self.inputs.in_features, self.inputs.weight)
+        gates = self.inputs(zero_nonfinite_padding(x, structure.padding)).unflatten(-1, (4, -1))
         states = FORMS[self.form](gates, self.recurrent, structure=structure)
         return note("state", states)
 
@@ -145,7 +145,7 @@ CARD = Card(
     forms=FORMS,
     structure=TreeBatch,
     causal="never",
-    because="a node is computed from its children, which may stand anywhere",
+    causal_reason="a node is computed from its children, which may stand anywhere",
     time=8 * n * dim**2,
     memory=4 * n * dim,
     build=TreeLSTM,

@@ -12,13 +12,13 @@ from attnlab.architecture.depth import equilibrium
 from attnlab.architecture.depth.equilibrium import added, implicit, naive
 from attnlab.core.branches import Branch
 from attnlab.core.charges import charge, charged
-from attnlab.core.fixed_point import NoFixedPointError, NotExactWarning, Solver, anderson
+from attnlab.core.fixed_point import NoFixedPointError, NotExactWarning, SolverOptions, anderson
 from attnlab.core.probe import record
 from attnlab.measure.count import count
 from attnlab.models.tiny import TinyTransformer
 from attnlab.testing.architecture import deep
 
-EXACT = Solver(tolerance=1e-13, most_steps=1000)
+EXACT = SolverOptions(tolerance=1e-13, most_steps=1000)
 VOCAB, N = 11, 7
 
 
@@ -91,7 +91,7 @@ def test_anderson_takes_fewer_steps_where_plain_steps_are_slow() -> None:
             seen.append(z)
             return z @ slow + b
 
-        solve(f, b, Solver(tolerance=1e-6, most_steps=1000, window=5))
+        solve(f, b, SolverOptions(tolerance=1e-6, most_steps=1000, window=5))
         counts.append(len(seen))
     assert 2 * counts[0] < counts[1]
 
@@ -179,13 +179,13 @@ class Turns(nn.Module):
 
 def test_without_a_fixed_point_the_residual_is_said_and_no_gradient_is_given() -> None:
     x, _ = deep(1)
-    few = Solver(most_steps=8, window=1)
+    few = SolverOptions(most_steps=8, window=1)
     with pytest.raises(NoFixedPointError, match=r"after 8 steps the relative residual is [0-9.]+"):
         implicit(x, [Turns(30.0)], few)
     with pytest.raises(NoFixedPointError, match="residual is nan"):
-        implicit(x, [Turns(float("nan"))], Solver(most_steps=8, inexact=True))
+        implicit(x, [Turns(float("nan"))], SolverOptions(most_steps=8, inexact=True))
     with pytest.warns(NotExactWarning, match="The gradient is not exact"):
-        out = implicit(x, [Turns(30.0)], Solver(most_steps=8, window=1, inexact=True))
+        out = implicit(x, [Turns(30.0)], SolverOptions(most_steps=8, window=1, inexact=True))
     assert out.isfinite().all()
 
 

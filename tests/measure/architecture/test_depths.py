@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from attnlab.measure.benchmarks.architecture import depths
 from attnlab.measure.report import Row
-from attnlab.measure.topics.architecture import depths
 
 
 @pytest.fixture(scope="module")

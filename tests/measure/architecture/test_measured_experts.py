@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from attnlab.measure.topics.architecture import experts
+from attnlab.measure.benchmarks.architecture import experts
 
 
 def test_quick_rows() -> None:

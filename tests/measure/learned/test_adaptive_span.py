@@ -1,6 +1,6 @@
 """The rows of adaptive span: time and memory grow with the longest span, at most linearly."""
 
-from attnlab.measure.topics.learned import adaptive_span
+from attnlab.measure.benchmarks.learned import adaptive_span
 
 
 def test_quick_rows() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from attnlab.measure.topics.learned import entmax
+from attnlab.measure.benchmarks.learned import entmax
 
 
 def test_quick_rows() -> None:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from attnlab.measure.topics.learned import memorizing_transformer
+from attnlab.measure.benchmarks.learned import memorizing_transformer
 
 
 @pytest.fixture(scope="module")

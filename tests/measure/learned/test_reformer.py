@@ -5,7 +5,7 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-from attnlab.measure.topics.learned import reformer
+from attnlab.measure.benchmarks.learned import reformer
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from attnlab.measure.topics.learned import routing_transformer
+from attnlab.measure.benchmarks.learned import routing_transformer
 
 
 def test_quick_rows() -> None:

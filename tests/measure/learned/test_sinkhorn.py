@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from attnlab.measure.topics.learned import sinkhorn
+from attnlab.measure.benchmarks.learned import sinkhorn
 
 
 def test_quick_rows() -> None:

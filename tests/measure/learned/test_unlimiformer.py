@@ -1,6 +1,6 @@
 """The rows of `learned/unlimiformer`, small."""
 
-from attnlab.measure.topics.learned import unlimiformer
+from attnlab.measure.benchmarks.learned import unlimiformer
 
 
 def test_a_quick_run_has_every_figure():

@@ -2,7 +2,7 @@
 
 import math
 
-from attnlab.measure.topics.memory import brc
+from attnlab.measure.benchmarks.memory import brc
 
 
 def test_quick_rows() -> None:

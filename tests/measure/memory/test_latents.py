@@ -1,6 +1,6 @@
 """The rows of attention through latents."""
 
-from attnlab.measure.topics.memory import latents
+from attnlab.measure.benchmarks.memory import latents
 
 
 def test_quick_rows() -> None:

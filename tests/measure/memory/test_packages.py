@@ -2,7 +2,7 @@
 
 import pytest
 
-from attnlab.measure.topics.memory import packages
+from attnlab.measure.benchmarks.memory import packages
 
 
 def test_quick_rows() -> None:

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from attnlab.measure.topics.memory import rwkv
+from attnlab.measure.benchmarks.memory import rwkv
 
 
 def test_quick_rows() -> None:

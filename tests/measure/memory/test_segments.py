@@ -1,6 +1,6 @@
 """The topic of memory, for what reads in segments: every row comes, and states do not grow."""
 
-from attnlab.measure.topics.memory import block_recurrent, transformer_xl
+from attnlab.measure.benchmarks.memory import block_recurrent, transformer_xl
 
 
 def test_quick_rows_of_transformer_xl() -> None:

@@ -2,7 +2,7 @@
 
 import math
 
-from attnlab.measure.topics.spectral import s4d
+from attnlab.measure.benchmarks.spectral import s4d
 
 
 def test_quick_rows() -> None:

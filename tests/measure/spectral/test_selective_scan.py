@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from attnlab.measure.topics.spectral import selective_scan
+from attnlab.measure.benchmarks.spectral import selective_scan
 
 
 def test_quick_rows() -> None:

@@ -8,7 +8,7 @@ from attnlab.core.probe import record
 from attnlab.mechanisms.convolution.convolutional_attention import (
     FORMS,
     ConvolutionalAttention,
-    Temporal,
+    ConvolutionalOptions,
 )
 from attnlab.mechanisms.dense import full
 
@@ -39,7 +39,9 @@ def test_queries_and_keys_are_the_printed_sums(form: str, k: int, causal: bool) 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_with_one_tap_it_is_full_attention(form: str) -> None:
-    layer = ConvolutionalAttention(12, 3, form=form, options=Temporal(kernel=1)).double()
+    layer = ConvolutionalAttention(
+        12, 3, form=form, options=ConvolutionalOptions(kernel=1)
+    ).double()
     peer = full.FullAttention(12, 3).double()
     with torch.no_grad():
         peer.heads.query.weight.copy_(layer.queries[0].flatten(1).T)
@@ -52,7 +54,9 @@ def test_with_one_tap_it_is_full_attention(form: str) -> None:
 
 def test_scores_compare_shapes() -> None:
     """The difference of two neighbours as query and key finds equal slopes at any height."""
-    layer = ConvolutionalAttention(2, 1, causal=True, options=Temporal(kernel=2)).double()
+    layer = ConvolutionalAttention(
+        2, 1, causal=True, options=ConvolutionalOptions(kernel=2)
+    ).double()
     with torch.no_grad():
         for taps in (layer.queries, layer.keys):
             taps.zero_()
@@ -74,7 +78,9 @@ def _weights(layer: ConvolutionalAttention, x: Tensor) -> Tensor:
 
 
 def test_decoding_keeps_the_last_tokens() -> None:
-    layer = ConvolutionalAttention(8, 2, causal=True, options=Temporal(kernel=4)).double()
+    layer = ConvolutionalAttention(
+        8, 2, causal=True, options=ConvolutionalOptions(kernel=4)
+    ).double()
     _, state = layer.step(torch.randn(3, 20, 8, dtype=torch.float64))
     assert state.keys.shape == (3, 2, 20, 4)
     assert state.inputs.shape == (3, 3, 8)

@@ -9,7 +9,11 @@ from torch import Tensor
 from attnlab.core.softmax import masked_softmax
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.mechanisms.convolution import lightweight_convolution
-from attnlab.mechanisms.convolution.dynamic_convolution import FORMS, Dynamic, DynamicConvolution
+from attnlab.mechanisms.convolution.dynamic_convolution import (
+    FORMS,
+    DynamicConvolution,
+    DynamicOptions,
+)
 
 
 def by_sums(logits: Tensor, v: Tensor, *, causal: bool, renormalize: bool) -> Tensor:
@@ -67,7 +71,7 @@ def test_renormalized_it_is_local_attention_without_keys(form: str) -> None:
 
 
 def test_renormalized_rows_sum_to_one_over_real_tokens() -> None:
-    layer = DynamicConvolution(8, 2, options=Dynamic(renormalize=True)).double()
+    layer = DynamicConvolution(8, 2, options=DynamicOptions(renormalize=True)).double()
     x = torch.randn(1, 11, 8, dtype=torch.float64)
     padding = torch.arange(11)[None] < 8
     sums = mixing_matrix(layer, x, padding=padding).matrix.sum(-1)
@@ -86,7 +90,7 @@ def test_weights_of_a_token_depend_on_that_token_alone() -> None:
 
 
 def test_weights_are_computed_from_the_gated_input() -> None:
-    layer = DynamicConvolution(6, 2, options=Dynamic(kernel=3)).double()
+    layer = DynamicConvolution(6, 2, options=DynamicOptions(kernel=3)).double()
     x = torch.randn(1, 5, 6, dtype=torch.float64)
     value, gate = (x @ layer.inputs.weight.T).chunk(2, dim=-1)
     u = value * torch.sigmoid(gate)
@@ -98,7 +102,7 @@ def test_weights_are_computed_from_the_gated_input() -> None:
 
 def test_decoding_starts_like_the_whole_sequence() -> None:
     """With renormalized weights the positions before the first do not exist."""
-    options = Dynamic(kernel=5, renormalize=True)
+    options = DynamicOptions(kernel=5, renormalize=True)
     layer = DynamicConvolution(8, 2, causal=True, options=options).double()
     x = torch.randn(2, 9, 8, dtype=torch.float64)
     state, parts = None, []

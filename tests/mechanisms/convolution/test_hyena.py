@@ -6,7 +6,7 @@ from torch import Tensor
 
 from attnlab.core.probe import record
 from attnlab.lens.mixing import mixing_matrix
-from attnlab.mechanisms.convolution.hyena import FORMS, TAPS, Hyena, Implicit
+from attnlab.mechanisms.convolution.hyena import FORMS, TAPS, Hyena, HyenaOptions
 
 
 def by_sums(v: Tensor, gates: Tensor, filters: Tensor) -> Tensor:
@@ -55,7 +55,7 @@ def test_the_released_order_two_is_a_first_filter_that_does_nothing(form: str) -
 
 
 def test_its_matrix_is_the_product_of_toeplitz_and_diagonal_matrices() -> None:
-    layer = Hyena(3, options=Implicit(order=2, max_len=16)).double()
+    layer = Hyena(3, options=HyenaOptions(order=2, max_len=16)).double()
     with torch.no_grad():  # the short convolution of the values passes them on
         layer.taps[-3:] = torch.tensor([1.0, 0.0, 0.0])
     x = torch.randn(1, 7, 3, dtype=torch.float64)
@@ -77,7 +77,7 @@ def test_its_matrix_is_the_product_of_toeplitz_and_diagonal_matrices() -> None:
 
 
 def test_decoding_keeps_every_input_and_says_so() -> None:
-    layer = Hyena(4, options=Implicit(order=3, max_len=40)).double()
+    layer = Hyena(4, options=HyenaOptions(order=3, max_len=40)).double()
     x = torch.randn(2, 30, 4, dtype=torch.float64)
     _, state = layer.step(x)
     assert state.levels.shape == (2, 3, 30, 4)
@@ -89,19 +89,19 @@ def test_decoding_keeps_every_input_and_says_so() -> None:
 
 def test_a_longer_sequence_is_refused() -> None:
     with pytest.raises(ValueError, match=r"41 positions.*max_len=41 or more"):
-        Hyena(4, options=Implicit(max_len=40))(torch.randn(1, 41, 4))
+        Hyena(4, options=HyenaOptions(max_len=40))(torch.randn(1, 41, 4))
     with pytest.raises(ValueError, match="order"):
-        Implicit(order=0)
+        HyenaOptions(order=0)
 
 
 def test_a_filter_does_not_depend_on_how_many_positions_are_asked_for() -> None:
-    layer = Hyena(4, options=Implicit(max_len=64)).double()
+    layer = Hyena(4, options=HyenaOptions(max_len=64)).double()
     torch.testing.assert_close(layer.filter(64)[..., :10], layer.filter(10), rtol=0, atol=1e-12)
 
 
 def test_windows_let_filters_decay_by_channel() -> None:
     """To 1/100 within 1.5 max_len in the first channel and within 0.3 in the last."""
-    layer = Hyena(5, options=Implicit(max_len=1000)).double()
+    layer = Hyena(5, options=HyenaOptions(max_len=1000)).double()
     decay = layer.filter.decay.detach()
     torch.testing.assert_close(torch.exp(-decay[0] * 1.5), torch.tensor(0.01).double())
     torch.testing.assert_close(torch.exp(-decay[-1] * 0.3), torch.tensor(0.01).double())

@@ -10,8 +10,8 @@ from attnlab.lens.mixing import mixing_matrix
 from attnlab.mechanisms.convolution import lightweight_convolution
 from attnlab.mechanisms.convolution.lightweight_convolution import (
     FORMS,
-    Lightweight,
     LightweightConvolution,
+    LightweightOptions,
 )
 
 
@@ -51,14 +51,14 @@ def test_one_large_logit_shifts_the_sequence(form: str) -> None:
 
 
 def test_rows_inside_sum_to_one_and_those_at_the_ends_to_less() -> None:
-    layer = LightweightConvolution(8, 2, options=Lightweight(kernel=5)).double()
+    layer = LightweightConvolution(8, 2, options=LightweightOptions(kernel=5)).double()
     sums = mixing_matrix(layer, torch.randn(1, 11, 8, dtype=torch.float64)).matrix.sum(-1)
     torch.testing.assert_close(sums[..., 2:-2], torch.ones(1, 2, 7, dtype=torch.float64))
     assert (sums[..., [0, 1, -2, -1]] < 1 - 1e-6).all()
 
 
 def test_its_map_is_exact_a_band_and_the_same_along_each_diagonal() -> None:
-    layer = LightweightConvolution(8, 2, causal=True, options=Lightweight(kernel=3)).double()
+    layer = LightweightConvolution(8, 2, causal=True, options=LightweightOptions(kernel=3)).double()
     found = mixing_matrix(layer, torch.randn(2, 9, 8, dtype=torch.float64))
     assert found.exact
     taps = layer.weight.softmax(-1)
@@ -70,7 +70,7 @@ def test_its_map_is_exact_a_band_and_the_same_along_each_diagonal() -> None:
 
 
 def test_channels_of_a_head_are_consecutive() -> None:
-    layer = LightweightConvolution(6, 2, causal=True, options=Lightweight(kernel=2)).double()
+    layer = LightweightConvolution(6, 2, causal=True, options=LightweightOptions(kernel=2)).double()
     with torch.no_grad():
         layer.weight.copy_(torch.tensor([[0.0, 50.0], [50.0, 0.0]]))  # the token; the one before
         layer.heads.output.weight.copy_(torch.eye(6))
@@ -82,7 +82,7 @@ def test_channels_of_a_head_are_consecutive() -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_head_per_channel_without_softmax_is_pytorchs_depthwise_convolution(form: str) -> None:
-    options = Lightweight(kernel=5, normalize=False)
+    options = LightweightOptions(kernel=5, normalize=False)
     layer = LightweightConvolution(6, 6, form=form, options=options).double()
     peer = nn.Conv1d(6, 6, 5, padding=2, groups=6, bias=False).double()
     x = torch.randn(2, 9, 6, dtype=torch.float64)
@@ -103,7 +103,7 @@ def test_a_bias_does_not_make_padding_visible() -> None:
 
 
 def test_the_state_holds_no_more_than_the_kernel_reads() -> None:
-    layer = LightweightConvolution(6, 2, causal=True, options=Lightweight(kernel=4)).double()
+    layer = LightweightConvolution(6, 2, causal=True, options=LightweightOptions(kernel=4)).double()
     _, state = layer.step(torch.randn(3, 50, 6, dtype=torch.float64))
     assert state.inputs.shape == (3, 3, 6)
     assert state.inputs.untyped_storage().nbytes() == 3 * 3 * 6 * 8
@@ -116,6 +116,6 @@ def test_the_state_holds_no_more_than_the_kernel_reads() -> None:
 def test_the_weights_it_needs_are_few() -> None:
     """Wu et al., section 3: d = 1024, H = 16, k = 7: 112 weights; depthwise 7,168."""
     assert LightweightConvolution(1024, 16).weight.numel() == 112
-    depthwise = Lightweight(normalize=False)
+    depthwise = LightweightOptions(normalize=False)
     assert LightweightConvolution(1024, 1024, options=depthwise).weight.numel() == 7168
     assert lightweight_convolution.CARD.causal == "optional"

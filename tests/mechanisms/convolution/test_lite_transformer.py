@@ -6,7 +6,11 @@ from torch import nn
 
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.mechanisms.convolution import lightweight_convolution
-from attnlab.mechanisms.convolution.lite_transformer import FORMS, LongShort, LongShortAttention
+from attnlab.mechanisms.convolution.lite_transformer import (
+    FORMS,
+    LiteTransformerOptions,
+    LongShortAttention,
+)
 from attnlab.mechanisms.dense import full
 
 
@@ -35,7 +39,7 @@ def test_the_halves_do_not_meet() -> None:
 
 
 def test_its_map_has_heads_that_see_all_and_heads_that_see_a_band() -> None:
-    layer = LongShortAttention(16, 4, options=LongShort(kernel=3)).double()
+    layer = LongShortAttention(16, 4, options=LiteTransformerOptions(kernel=3)).double()
     found = mixing_matrix(layer, torch.randn(1, 9, 16, dtype=torch.float64))
     assert found.exact
     assert (found.matrix[:, :2] > 0).all()
@@ -53,7 +57,7 @@ def test_a_bias_does_not_make_padding_visible() -> None:
 
 
 def test_decoding_keeps_the_keys_and_few_inputs() -> None:
-    layer = LongShortAttention(8, 2, causal=True, options=LongShort(kernel=4)).double()
+    layer = LongShortAttention(8, 2, causal=True, options=LiteTransformerOptions(kernel=4)).double()
     _, state = layer.step(torch.randn(3, 20, 8, dtype=torch.float64))
     assert state.keys.shape == (3, 1, 20, 4)
     assert state.inputs.shape == (3, 1, 3, 4)

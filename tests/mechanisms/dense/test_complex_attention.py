@@ -78,7 +78,7 @@ def test_a_common_phase_turns_the_output_alone(form, score, qkv) -> None:
 def waves(n: int, start: int, shared: str) -> Tensor:
     """One word repeated and others between, at positions start …; (1, 1, n, 5)."""
     torch.manual_seed(3)
-    options = complex_embedding.ComplexWords(frequencies=shared, start="uniform")
+    options = complex_embedding.ComplexEmbeddingOptions(frequencies=shared, start="uniform")
     layer = complex_embedding.ComplexEmbedding(4, 5, options=options).double()
     return layer(torch.tensor([[0, 1, 2, 0, 3, 1, 0]])[:, :n], torch.arange(n) + start)[None]
 

@@ -9,7 +9,7 @@ from attnlab.core import patterns
 from attnlab.core.probe import record
 from attnlab.measure.count import count
 from attnlab.mechanisms.dense import full
-from attnlab.mechanisms.dense.flash import FORMS, FlashAttention, Tiling, naive, tiled
+from attnlab.mechanisms.dense.flash import FORMS, FlashAttention, FlashOptions, naive, tiled
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def test_tiles_of_any_size(qkv: tuple[Tensor, Tensor, Tensor], tile: int) -> Non
     for mask in (None, patterns.causal(), torch.rand(2, 1, 7, 13) > 0.5, torch.rand(1, 13) > 0.3):
         expected = torch.autograd.grad(naive(*made, mask=mask).sin().sum(), made)
         got = torch.autograd.grad(
-            tiled(*made, mask=mask, options=Tiling(tile=tile)).sin().sum(), made
+            tiled(*made, mask=mask, options=FlashOptions(tile=tile)).sin().sum(), made
         )
         for mine, theirs in zip(got, expected, strict=True):
             torch.testing.assert_close(mine, theirs)
@@ -40,14 +40,14 @@ def test_tiles_survive_poisoned_memory(
     expected = naive(*qkv, mask=patterns.causal())
     monkeypatch.setattr(Tensor, "new_empty", poisoned)
     torch.testing.assert_close(
-        tiled(*qkv, mask=patterns.causal(), options=Tiling(tile=4)), expected
+        tiled(*qkv, mask=patterns.causal(), options=FlashOptions(tile=4)), expected
     )
 
 
 def test_tiled_never_makes_the_scores() -> None:
     """Extra memory, forward and backward, grows linearly; naive's grows with the square."""
     peaks = {}
-    for form, options in ((naive, {}), (tiled, {"options": Tiling(tile=64)})):
+    for form, options in ((naive, {}), (tiled, {"options": FlashOptions(tile=64)})):
         for n in (512, 1024):
             made = [torch.randn(1, 2, n, 16, requires_grad=True) for _ in range(3)]
             call = lambda q, k, v, f=form, o=options: f(q, k, v, mask=patterns.causal(), **o)  # noqa: E731
@@ -60,16 +60,16 @@ def test_tiled_never_makes_the_scores() -> None:
 def test_tiled_skips_what_nobody_sees() -> None:
     """A causal pattern costs about half of the FLOPs, because empty tiles are not computed."""
     made = [torch.randn(1, 1, 1024, 16) for _ in range(3)]
-    whole = count(lambda q, k, v: tiled(q, k, v, options=Tiling(tile=64)), *made).flops
+    whole = count(lambda q, k, v: tiled(q, k, v, options=FlashOptions(tile=64)), *made).flops
     half = count(
-        lambda q, k, v: tiled(q, k, v, options=Tiling(tile=64), mask=patterns.causal()), *made
+        lambda q, k, v: tiled(q, k, v, options=FlashOptions(tile=64), mask=patterns.causal()), *made
     ).flops
     assert half == whole * (16 * 17 / 2) / 16**2
 
 
 def test_log_sum_exp_is_noted(qkv: tuple[Tensor, Tensor, Tensor]) -> None:
     with record() as notes:
-        tiled(*qkv, options=Tiling(tile=4))
+        tiled(*qkv, options=FlashOptions(tile=4))
         naive(*qkv)
     torch.testing.assert_close(notes["log_sum_exp"][0], notes["scores"][0].logsumexp(-1))
 
@@ -80,10 +80,10 @@ def test_tiled_sums_in_float32_under_autocast_too() -> None:
     made = [
         torch.randn(2, 3, n, d).bfloat16().requires_grad_() for n, d in [(7, 5), (11, 5), (11, 13)]
     ]
-    plain = tiled(*made, options=Tiling(tile=3))
+    plain = tiled(*made, options=FlashOptions(tile=3))
     expected = torch.autograd.grad(plain.float().square().sum(), made)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        automatic = tiled(*made, options=Tiling(tile=3))
+        automatic = tiled(*made, options=FlashOptions(tile=3))
         found = torch.autograd.grad(automatic.float().square().sum(), made)
     assert torch.equal(automatic, plain)
     for ours, theirs in zip(found, expected, strict=True):
@@ -152,7 +152,7 @@ def test_the_layer_is_full_attention() -> None:
     dense = full.FullAttention(12, 3, causal=True).double()
     x = torch.randn(2, 7, 12).double()
     for form in FORMS:
-        layer = FlashAttention(12, 3, causal=True, form=form, options=Tiling(tile=3)).double()
+        layer = FlashAttention(12, 3, causal=True, form=form, options=FlashOptions(tile=3)).double()
         layer.load_state_dict(dense.state_dict())
         torch.testing.assert_close(layer(x), dense(x))
 
@@ -162,7 +162,7 @@ def test_counted_flops_are_the_card_s() -> None:
     claim = attnlab.card("flash").cost("time")
     sizes = {"h": 3, "n": 17, "m": 17, "d": 5, "e": 5}
     claimed = int(claim.subs({s: sizes[s.name] for s in claim.free_symbols}))
-    assert count(lambda *x: tiled(*x, options=Tiling(tile=4)), q, k, v).flops == claimed
+    assert count(lambda *x: tiled(*x, options=FlashOptions(tile=4)), q, k, v).flops == claimed
 
 
 def test_wrong_calls() -> None:
@@ -170,6 +170,6 @@ def test_wrong_calls() -> None:
         FlashAttention(12, 3, form="tiles")
     for wrong in (0, 2.5, True):
         with pytest.raises((ValueError, TypeError), match="tile should be"):
-            tiled(*(torch.randn(1, 1, 3, 4) for _ in range(3)), options=Tiling(tile=wrong))
+            tiled(*(torch.randn(1, 1, 3, 4) for _ in range(3)), options=FlashOptions(tile=wrong))
         with pytest.raises((ValueError, TypeError), match="tile should be"):
-            FlashAttention(12, 3, options=Tiling(tile=wrong))
+            FlashAttention(12, 3, options=FlashOptions(tile=wrong))

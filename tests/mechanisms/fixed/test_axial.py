@@ -14,7 +14,7 @@ from attnlab.core.sparse.attention import FORMS, PatternAttention
 from attnlab.core.sparse.layout import layout
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.mechanisms.dense import full
-from attnlab.mechanisms.fixed.axial import CARD, Axes, LinesAndColumns, down
+from attnlab.mechanisms.fixed.axial import CARD, AxialOptions, LinesAndColumns, down
 
 by_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 
@@ -24,7 +24,7 @@ def made(n: int = 23) -> list[Tensor]:
 
 
 def pattern(*, causal: bool = False, heads: int = 1, **options: Any) -> Pattern:
-    return Axes(**options).pattern(causal=causal, heads=heads)
+    return AxialOptions(**options).pattern(causal=causal, heads=heads)
 
 
 def both(height: int, width: int) -> Tensor:
@@ -127,7 +127,7 @@ def test_heads_take_turns(form: Callable[..., Tensor]) -> None:
 
 @pytest.mark.parametrize("axis", [0, 1])
 def test_map_is_the_masked_softmax(axis: int) -> None:
-    layer = PatternAttention(12, 3, Axes(width=5, axis=axis), causal=True).double()
+    layer = PatternAttention(12, 3, AxialOptions(width=5, axis=axis), causal=True).double()
     x = torch.randn(2, 23, 12, dtype=torch.float64)
     mixing = mixing_matrix(layer, x)
     q, k, _ = layer.heads.project(x)
@@ -195,7 +195,7 @@ def test_lines_and_columns_compile_whole() -> None:
 
 def test_decoding_along_a_line_forgets_the_lines_before() -> None:
     for axis, kept in ((1, [10, 11, 12]), (0, list(range(13)))):
-        layer = PatternAttention(12, 3, Axes(width=5, axis=axis), causal=True)
+        layer = PatternAttention(12, 3, AxialOptions(width=5, axis=axis), causal=True)
         _, state = layer.step(torch.randn(2, 13, 12))
         assert state.places.tolist() == kept
 
@@ -214,7 +214,9 @@ def test_what_cannot_be_is_said(options: dict, said: str) -> None:
         attnlab.build("axial", **{"dim": 12, "heads": 3, **options})
 
 
-@pytest.mark.parametrize("module", [PatternAttention(12, 3, Axes()), LinesAndColumns(12, 3)])
+@pytest.mark.parametrize(
+    "module", [PatternAttention(12, 3, AxialOptions()), LinesAndColumns(12, 3)]
+)
 def test_only_a_causal_layer_decodes(module: Any) -> None:
     with pytest.raises(ValueError, match="causal=True"):
         module.step(torch.randn(2, 1, 12))

@@ -13,7 +13,7 @@ from attnlab.core.sparse.attention import FORMS, PatternAttention
 from attnlab.core.sparse.layout import layout
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.mechanisms.dense import full
-from attnlab.mechanisms.fixed.bigbird import CARD, BlockGraph
+from attnlab.mechanisms.fixed.bigbird import CARD, BigBirdOptions
 
 OFFICIAL = {"window": 3, "random": 3, "global_blocks": 2}
 
@@ -24,7 +24,7 @@ def made(n: int, e: int = 11) -> list[Tensor]:
 
 
 def pattern(heads: int = 1, **options: Any) -> Pattern:
-    return BlockGraph(**options).pattern(heads=heads)
+    return BigBirdOptions(**options).pattern(heads=heads)
 
 
 def pairs(n: int, *, B: int, w: int, r: int, G: int, t: int = 0) -> int:
@@ -149,7 +149,7 @@ def test_pairs_of_many_shapes() -> None:
 
 @pytest.mark.parametrize("options", CARD.variants, ids=str)
 def test_pairs_of_the_variants(options: dict[str, Any]) -> None:
-    chosen = BlockGraph(**{**options, "per_head": False})
+    chosen = BigBirdOptions(**{**options, "per_head": False})
     w, r, G, t = chosen.window, chosen.random, chosen.global_blocks, chosen.global_tokens
     for n in (1, 2, 3, 7, 16, 31, 64, 97):
         expected = pairs(n, B=chosen.block, w=w, r=r, G=G, t=t)
@@ -178,7 +178,7 @@ def test_equal_arguments_make_equal_patterns() -> None:
 
 @pytest.mark.parametrize("per_head", [False, True])
 def test_mixing_matrix_is_the_masked_softmax(per_head: bool) -> None:
-    layer = PatternAttention(12, 3, BlockGraph(block=2, random=1, per_head=per_head)).double()
+    layer = PatternAttention(12, 3, BigBirdOptions(block=2, random=1, per_head=per_head)).double()
     x = torch.randn(2, 17, 12, dtype=torch.float64)
     q, k, _ = layer.heads.project(x)
     seen = pattern(3, block=2, random=1, per_head=per_head).dense(17)
@@ -223,16 +223,16 @@ def test_equals_hugging_face_in_train_mode() -> None:
 
 def test_wrong_arguments_are_answered_in_sentences() -> None:
     with pytest.raises(ValueError, match="window is odd: got 4, try 5"):
-        BlockGraph(window=4)
+        BigBirdOptions(window=4)
     with pytest.raises(ValueError, match="block should be at least 1, got 0"):
-        BlockGraph(block=0)
+        BigBirdOptions(block=0)
     with pytest.raises(ValueError, match="random should be at least 0, got -1"):
-        BlockGraph(random=-1)
+        BigBirdOptions(random=-1)
     with pytest.raises(ValueError, match="either blocks are global or extra tokens are"):
         attnlab.build("bigbird", dim=12, heads=3, global_tokens=5)
     with pytest.raises(ValueError, match="bigbird cannot be causal: its global positions"):
         attnlab.build("bigbird", dim=12, heads=3, causal=True)
     with pytest.raises(ValueError, match="never causal: its global positions"):
-        PatternAttention(12, 3, BlockGraph(), causal=True)
+        PatternAttention(12, 3, BigBirdOptions(), causal=True)
     with pytest.raises(ValueError, match="there is no form 'dense'"):
         attnlab.build("bigbird", dim=12, heads=3, form="dense")

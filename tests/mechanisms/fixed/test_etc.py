@@ -12,16 +12,16 @@ from attnlab.core.probe import record
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.measure.count import count
 from attnlab.mechanisms.dense import full
-from attnlab.mechanisms.fixed.bigbird import BlockGraph
-from attnlab.mechanisms.fixed.etc import FORMS, ETCAttention, GlobalLocal, blocked, naive
+from attnlab.mechanisms.fixed.bigbird import BigBirdOptions
+from attnlab.mechanisms.fixed.etc import FORMS, ETCAttention, ETCOptions, blocked, naive
 
 NAMED = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-SIZES = GlobalLocal(global_tokens=3, radius=2, segment=4)
-OWN_ONLY = GlobalLocal(global_tokens=3, radius=2, segment=4, own_only=True)
+SIZES = ETCOptions(global_tokens=3, radius=2, segment=4)
+OWN_ONLY = ETCOptions(global_tokens=3, radius=2, segment=4, own_only=True)
 
 
 def pattern(**options: Any) -> Pattern:
-    return GlobalLocal(**options).pattern()
+    return ETCOptions(**options).pattern()
 
 
 def made(n: int, labels: int = 9, dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
@@ -77,7 +77,7 @@ def test_blocked_is_naive_with_labels_and_all(dtype: torch.dtype, own_only: bool
         x = {name: value.requires_grad_() for name, value in made(23, labels, dtype).items()}
         exact = {name: value.detach().double().requires_grad_() for name, value in x.items()}
         own = part_of(23, tokens) if tokens else None
-        options = GlobalLocal(global_tokens=tokens, radius=radius, own_only=own_only, segment=4)
+        options = ETCOptions(global_tokens=tokens, radius=radius, own_only=own_only, segment=4)
         chosen = {"options": options, "part_of": own, "padding": padding}
         out, expected = blocked(**x, **chosen, block=block), naive(**exact, **chosen)
         assert out.dtype == dtype
@@ -95,11 +95,11 @@ def test_blocked_is_naive_with_labels_and_all(dtype: torch.dtype, own_only: bool
 def test_no_global_tokens_and_a_wide_radius_are_full_attention(form) -> None:
     x = made(13)
     q, k, v = x["q"], x["k"], x["v"]
-    out = form(q, k, v, options=GlobalLocal(global_tokens=0, radius=12))
+    out = form(q, k, v, options=ETCOptions(global_tokens=0, radius=12))
     torch.testing.assert_close(out, full.naive(q, k, v))
-    out = form(q, k, v, options=GlobalLocal(global_tokens=0, radius=11))
+    out = form(q, k, v, options=ETCOptions(global_tokens=0, radius=11))
     assert not torch.allclose(out, full.naive(q, k, v))
-    out = form(q, k, v, options=GlobalLocal(global_tokens=13))
+    out = form(q, k, v, options=ETCOptions(global_tokens=13))
     torch.testing.assert_close(out, full.naive(q, k, v))
 
 
@@ -108,7 +108,7 @@ def test_labels_of_zero_are_the_mask_of_bigbird(form) -> None:
     """BigBird's ETC with blocks of one position: a window of 2·radius + 1."""
     x = made(17)
     q, k, v = x["q"], x["k"], x["v"]
-    blocks = BlockGraph(block=1, window=5, random=0, global_blocks=0, global_tokens=3)
+    blocks = BigBirdOptions(block=1, window=5, random=0, global_blocks=0, global_tokens=3)
     seen = blocks.pattern()
     assert torch.equal(SIZES.pattern().dense(17), seen.dense(17))
     expected = full.naive(q, k, v, mask=seen)
@@ -156,7 +156,7 @@ def test_sentences_of_each_sequence(form) -> None:
     out = form(q, k, v, **chosen, part_of=runs)
     torch.testing.assert_close(out, form(q, k, v, **chosen))
     nobody = form(q, k, v, **chosen, part_of=torch.full((2, 13), -1))
-    long = GlobalLocal(global_tokens=0, radius=2)
+    long = ETCOptions(global_tokens=0, radius=2)
     alone = form(q[:, :, 3:], k[:, :, 3:], v[:, :, 3:], labels=labels, options=long)
     torch.testing.assert_close(nobody[:, :, 3:], alone)
 
@@ -169,7 +169,7 @@ def test_no_tensor_grows_with_the_square() -> None:
             shapes = ((1, 2, n, 8),) * 3
             x = [torch.randn(s, requires_grad=True) for s in shapes]
             labels = torch.randn(2, 9, 8, requires_grad=True)
-            few = GlobalLocal(global_tokens=4, radius=8)
+            few = ETCOptions(global_tokens=4, radius=8)
             call = lambda q, k, v, a, f=form, o=few: f(q, k, v, labels=a, options=o)  # noqa: E731
             counted = count(call, *x, labels, backward=True)
             peaks[form.__name__, n] = counted.peak_bytes
@@ -242,11 +242,11 @@ def test_wrong_arguments_are_answered_in_sentences() -> None:
         with pytest.raises(ValueError, match="number is odd and at least 5: got 8"):
             form(q, k, v, labels=x["labels"])
         with pytest.raises(ValueError, match="radius should be at least 0, got -1"):
-            form(q, k, v, options=GlobalLocal(radius=-1))
+            form(q, k, v, options=ETCOptions(radius=-1))
         with pytest.raises(ValueError, match="part_of does nothing without labels"):
             form(q, k, v, part_of=part_of(7, 2))
         own = torch.full((2, 7), 5)
-        two = GlobalLocal(own_only=True, global_tokens=2)
+        two = ETCOptions(own_only=True, global_tokens=2)
         with pytest.raises(ValueError, match="global token 5, but there are 2: 0 … 1, or −1"):
             form(q, k, v, part_of=own, options=two)
     with pytest.raises(ValueError, match="block should be at least 1, got 0"):

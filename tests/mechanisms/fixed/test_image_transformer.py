@@ -14,13 +14,17 @@ from attnlab.core.sparse.attention import FORMS, PatternAttention
 from attnlab.core.sparse.layout import layout
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.mechanisms.dense import full
-from attnlab.mechanisms.fixed.image_transformer import CARD, QueryBlocks, generation_order
+from attnlab.mechanisms.fixed.image_transformer import (
+    CARD,
+    ImageTransformerOptions,
+    generation_order,
+)
 
 by_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 
 
 def pattern(*, causal: bool = False, **options: Any) -> Pattern:
-    return QueryBlocks(**options).pattern(causal=causal)
+    return ImageTransformerOptions(**options).pattern(causal=causal)
 
 
 PATTERNS = [
@@ -170,7 +174,7 @@ def test_neighbours_do_not_see_equally_many() -> None:
     "options", [{"block": 5, "memory": 3}, {"width": 5, "rows": 2, "block": 2, "above": 1}]
 )
 def test_map_is_the_masked_softmax(options: dict[str, int]) -> None:
-    layer = PatternAttention(12, 3, QueryBlocks(**options), causal=True).double()
+    layer = PatternAttention(12, 3, ImageTransformerOptions(**options), causal=True).double()
     x = torch.randn(2, 23, 12, dtype=torch.float64)
     mixing = mixing_matrix(layer, x)
     q, k, _ = layer.heads.project(x)
@@ -180,10 +184,10 @@ def test_map_is_the_masked_softmax(options: dict[str, int]) -> None:
 
 
 def test_decoding_keeps_what_can_still_be_seen() -> None:
-    flat = PatternAttention(12, 3, QueryBlocks(block=5, memory=3), causal=True)
+    flat = PatternAttention(12, 3, ImageTransformerOptions(block=5, memory=3), causal=True)
     _, state = flat.step(torch.randn(2, 22, 12))
     assert state.places.tolist() == list(range(17, 22))  # of the next block: 17, 18, 19; its own
-    rectangles = QueryBlocks(width=6, rows=2, block=3, above=1, memory=0)
+    rectangles = ImageTransformerOptions(width=6, rows=2, block=3, above=1, memory=0)
     image = PatternAttention(12, 3, rectangles, causal=True)
     _, state = image.step(torch.randn(2, 24, 12))
     pixels = generation_order(4, 6, rows=2, block=3)[state.places]
@@ -215,4 +219,4 @@ def test_an_image_is_cut_into_whole_rectangles() -> None:
 
 def test_only_a_causal_layer_decodes() -> None:
     with pytest.raises(ValueError, match="causal=True"):
-        PatternAttention(12, 3, QueryBlocks()).step(torch.randn(2, 1, 12))
+        PatternAttention(12, 3, ImageTransformerOptions()).step(torch.randn(2, 1, 12))

@@ -13,7 +13,7 @@ from attnlab.mechanisms.dense import full
 from attnlab.mechanisms.fixed.long_t5 import (
     FORMS,
     LongT5Attention,
-    TransientGlobal,
+    LongT5Options,
     blocked,
     blocks_of,
     buckets_of,
@@ -54,7 +54,7 @@ def test_equals_hugging_face(n: int, form: str) -> None:
     theirs = modeling.LongT5TransientGlobalAttention(config, has_relative_attention_bias=True)
     theirs = theirs.double().eval()
     ours = LongT5Attention(
-        12, 3, TransientGlobal(radius=3, block=4, farthest=11), buckets=8, form=form
+        12, 3, LongT5Options(radius=3, block=4, farthest=11), buckets=8, form=form
     ).double()
     for mine, other in (
         (ours.heads.query.weight, theirs.q.weight),
@@ -85,11 +85,11 @@ def test_a_short_sequence_is_full_attention(form: Callable[..., Tensor]) -> None
     local = torch.zeros_like(local)
     expected = full.naive(q, k, v, scale=1.0)
     for radius in (18, 40):
-        out = form(q, k, v, *globals_, local, far, options=TransientGlobal(radius=radius, block=20))
+        out = form(q, k, v, *globals_, local, far, options=LongT5Options(radius=radius, block=20))
         torch.testing.assert_close(out, expected)
-    out = form(q, k, v, *globals_, local, far, options=TransientGlobal(radius=18, block=19))
+    out = form(q, k, v, *globals_, local, far, options=LongT5Options(radius=18, block=19))
     assert not torch.allclose(out, expected)  # one block: one global token
-    out = form(q, k, v, *globals_, local, far, options=TransientGlobal(radius=17, block=20))
+    out = form(q, k, v, *globals_, local, far, options=LongT5Options(radius=17, block=20))
     assert not torch.allclose(out, expected)
 
 
@@ -97,7 +97,7 @@ def test_a_short_sequence_is_full_attention(form: Callable[..., Tensor]) -> None
 def test_scores_are_what_they_should_be(form: Callable[..., Tensor]) -> None:
     """Token by token, with loops."""
     q, k, v, gk, gv, local, far = made()
-    out = form(q, k, v, gk, gv, local, far, options=TransientGlobal(radius=2, block=5, farthest=7))
+    out = form(q, k, v, gk, gv, local, far, options=LongT5Options(radius=2, block=5, farthest=7))
     for i in range(19):
         near = [j for j in range(19) if abs(i - j) <= 2]
         bias = local[:, buckets_of(torch.tensor(near) - i, BUCKETS, 7)]
@@ -142,7 +142,7 @@ def test_nothing_is_quadratic() -> None:
     def largest(n: int) -> int:
         made_ = [x.float() for x in made(n)]
         return count(
-            lambda: blocked(*made_, options=TransientGlobal(radius=7, block=8))
+            lambda: blocked(*made_, options=LongT5Options(radius=7, block=8))
         ).largest_tensor.elements
 
     assert largest(2048) < 2.1 * largest(1024)
@@ -150,17 +150,17 @@ def test_nothing_is_quadratic() -> None:
 
 
 def test_the_far_is_heard_through_the_globals() -> None:
-    layer = LongT5Attention(12, 3, TransientGlobal(radius=2, block=4)).double()
+    layer = LongT5Attention(12, 3, LongT5Options(radius=2, block=4)).double()
     x = torch.randn(1, 23, 12, dtype=torch.float64, requires_grad=True)
     (grad,) = torch.autograd.grad(layer(x)[0, 0].sum(), x)
     assert (grad != 0).any(-1).all()
-    short = LongT5Attention(12, 3, TransientGlobal(radius=2, block=24)).double()
+    short = LongT5Attention(12, 3, LongT5Options(radius=2, block=24)).double()
     (grad,) = torch.autograd.grad(short(x)[0, 0].sum(), x)
     assert (grad != 0).any(-1)[0].tolist() == [True] * 3 + [False] * 20
 
 
 def test_map_is_the_weights_of_tokens_and_globals() -> None:
-    layer = LongT5Attention(12, 3, TransientGlobal(radius=2, block=4)).double()
+    layer = LongT5Attention(12, 3, LongT5Options(radius=2, block=4)).double()
     layer.global_table.data.normal_()
     x = torch.randn(2, 11, 12, dtype=torch.float64)
     q, k, _ = layer.heads.project(x, torch.cat([x, layer.norm(sums(x, 4))], 1))

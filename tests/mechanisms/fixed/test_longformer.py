@@ -20,7 +20,7 @@ from attnlab.mechanisms.fixed.longformer import (
     EncoderDecoder,
     GlobalRows,
     LongformerAttention,
-    Window,
+    LongformerOptions,
 )
 
 Form = Callable[..., Tensor]
@@ -35,7 +35,7 @@ def made(h: int = 3, n: int = 17) -> list[Tensor]:
 def pattern(*, causal: bool = False, **options: Any) -> Pattern:
     step = options.get("dilation", 1)
     heads = max(1, len(step)) if isinstance(step, tuple) else 1
-    return Window(**options).pattern(causal=causal, heads=heads)
+    return LongformerOptions(**options).pattern(causal=causal, heads=heads)
 
 
 def of_global(q: Tensor, k: Tensor, v: Tensor, at: Sequence[int] = GLOBAL) -> GlobalRows:

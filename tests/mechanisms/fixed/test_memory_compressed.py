@@ -12,9 +12,9 @@ from attnlab.lens.mixing import mixing_matrix
 from attnlab.mechanisms.dense import full
 from attnlab.mechanisms.fixed.memory_compressed import (
     FORMS,
-    Compression,
     LocalAttention,
     MemoryCompressedAttention,
+    MemoryCompressedOptions,
     visible_slots,
 )
 from attnlab.models.generate import generate
@@ -168,7 +168,7 @@ def test_local_layers_are_block_diagonal() -> None:
         torch.testing.assert_close(ours(x)[:, piece], theirs(x[:, piece]))
     assert LocalAttention(12, 3, block=4, causal=True).pattern.count(8) == 20
     with pytest.raises(ValueError, match=r"a layer of its own, LocalAttention\(12, 3, block=4\)"):
-        MemoryCompressedAttention(12, 3, options=Compression(kind="local", block=4))
+        MemoryCompressedAttention(12, 3, options=MemoryCompressedOptions(kind="local", block=4))
 
 
 def test_local_and_compressed_layers_take_turns() -> None:

@@ -14,7 +14,7 @@ from attnlab.core.sparse.attention import FORMS, PatternAttention
 from attnlab.core.sparse.layout import layout
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.mechanisms.dense import full
-from attnlab.mechanisms.fixed.sparse_transformer import Factors
+from attnlab.mechanisms.fixed.sparse_transformer import SparseTransformerOptions
 
 Form = Callable[..., Tensor]
 forms = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
@@ -28,12 +28,12 @@ def factors(
     stride: int, kind: str = "strided", columns: int = 1, window: str = "paper", turn: int = 0
 ) -> tuple[Pattern, Pattern]:
     options: dict[str, Any] = {"kind": kind, "columns": columns, "window": window}
-    near, far = Factors(stride=stride, **options).factors(turn)
+    near, far = SparseTransformerOptions(stride=stride, **options).factors(turn)
     return near.causal(), far.causal()
 
 
 def pattern(heads: int = 1, **options: Any) -> Pattern:
-    return Factors(**options).pattern(heads=heads)
+    return SparseTransformerOptions(**options).pattern(heads=heads)
 
 
 def rows(seen: Pattern, n: int) -> list[list[int]]:
@@ -129,16 +129,20 @@ def test_distinct_sub_blocks_share_out_a_block(columns: int) -> None:
 
 
 def test_heads_take_factors_as_they_are_told() -> None:
-    chosen = Factors(stride=5, kind="fixed", columns=2)
+    chosen = SparseTransformerOptions(stride=5, kind="fixed", columns=2)
     near, far = chosen.factors()
     options: dict[str, Any] = {"stride": 5, "kind": "fixed", "columns": 2}
 
     def of_heads(heads: int, **more: Any) -> list[Pattern]:
-        allowed = Factors(**options, **more).allowed(heads)
+        allowed = SparseTransformerOptions(**options, **more).allowed(heads)
         return [allowed.of_head(a) for a in range(heads)]
 
     assert chosen.allowed(3) == near | far
-    assert [Factors(**options, layer=r).allowed(1) for r in range(3)] == [near, far, near]
+    assert [SparseTransformerOptions(**options, layer=r).allowed(1) for r in range(3)] == [
+        near,
+        far,
+        near,
+    ]
     assert of_heads(3, separate=True) == [near, far, near]
     second = chosen.factors(turn=1)[1]
     assert of_heads(3, distinct=True) == [near | far, near | second, near | far]
@@ -264,7 +268,7 @@ def test_other_wrong_calls() -> None:
     with pytest.raises(ValueError, match="needs 2 heads, one for each factor; got 1"):
         pattern(separate=True)
     with pytest.raises(ValueError, match="needs 2 heads, one for each factor; got 1"):
-        PatternAttention(12, 1, Factors(separate=True))
+        PatternAttention(12, 1, SparseTransformerOptions(separate=True))
     with pytest.raises(ValueError, match="always causal"):
         module(causal=False)
     with pytest.raises(TypeError, match=r"stride should be a whole number, got 2\.5"):

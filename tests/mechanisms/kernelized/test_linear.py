@@ -14,8 +14,8 @@ from attnlab.measure.count import count, exponent
 from attnlab.mechanisms.dense import full
 from attnlab.mechanisms.kernelized.linear import (
     FORMS,
-    Features,
     LinearAttention,
+    LinearOptions,
     chunked,
     dpfp_features,
     elu_features,
@@ -55,7 +55,7 @@ def test_by_hand(form) -> None:
 def test_the_rnn_is_the_masked_quadratic_form(feature: str) -> None:
     """Both as they stand in the paper: S and z token by token, and tril(φ(Q) φ(K)ᵀ) V."""
     q, k, v = made()
-    phi = Features(feature=feature, **MAPS[feature])
+    phi = LinearOptions(feature=feature, **MAPS[feature])
     weights = (phi(q) @ phi(k).mT).tril()
     quadratic = weights / weights.sum(-1, keepdim=True) @ v
     s, z, rows = torch.zeros(2, 3, phi(k).shape[-1], 11).double(), 0, []
@@ -75,7 +75,7 @@ def test_the_rnn_is_the_masked_quadratic_form(feature: str) -> None:
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_last_causal_row_is_the_non_causal_row(form, feature: str) -> None:
     q, k, v = made()
-    options = {"options": Features(feature=feature, **MAPS[feature])}
+    options = {"options": LinearOptions(feature=feature, **MAPS[feature])}
     causal, whole = form(q, k, v, causal=True, **options), form(q, k, v, **options)
     torch.testing.assert_close(causal[:, :, -1], whole[:, :, -1])
     assert not torch.allclose(causal[:, :, 0], whole[:, :, 0])
@@ -84,7 +84,7 @@ def test_last_causal_row_is_the_non_causal_row(form, feature: str) -> None:
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_constant_features_are_a_running_mean(form) -> None:
     q, k, v = made()
-    out = form(q, k, v, causal=True, options=Features(feature="taylor", degree=0))
+    out = form(q, k, v, causal=True, options=LinearOptions(feature="taylor", degree=0))
     torch.testing.assert_close(out, v.cumsum(2) / torch.arange(1, 8)[:, None])
 
 
@@ -97,7 +97,9 @@ def test_taylor_features_tend_to_softmax_attention() -> None:
         weights, errors = notes["weights"][0], []
         for degree in (0, 2, 4, 6, 8, 10):
             with record() as notes:
-                naive(q, k, v, causal=causal, options=Features(feature="taylor", degree=degree))
+                naive(
+                    q, k, v, causal=causal, options=LinearOptions(feature="taylor", degree=degree)
+                )
             errors.append((notes["weights"][0] - weights).abs().max().item())
         assert all(later < earlier / 2 for earlier, later in itertools.pairwise(errors)), errors
         assert errors[0] > 0.1
@@ -115,7 +117,7 @@ def test_mixing_matrix_is_the_closed_form(
     form: str, feature: str, causal: bool, padded: bool
 ) -> None:
     layer = LinearAttention(
-        12, 3, causal=causal, form=form, options=Features(feature=feature, **MAPS[feature])
+        12, 3, causal=causal, form=form, options=LinearOptions(feature=feature, **MAPS[feature])
     )
     layer, x = layer.double(), torch.randn(2, 11, 12, dtype=torch.float64)
     real = torch.arange(11) < torch.tensor([[11], [7]])
@@ -175,7 +177,7 @@ def test_nothing_in_common_gives_zero(form, feature: str) -> None:
     k[:] = torch.tensor([2.0, 3.0])
     leaves = [x.requires_grad_() for x in (q, k, v)]
     for causal in (False, True):
-        out = form(*leaves, causal=causal, options=Features(feature=feature))
+        out = form(*leaves, causal=causal, options=LinearOptions(feature=feature))
         assert (out[:, :, 3] == 0).all()
         assert (out[q.gt(0).all(-1)] != 0).all()
         assert all(torch.isfinite(g).all() for g in torch.autograd.grad(out.sin().sum(), leaves))
@@ -185,23 +187,23 @@ def test_wrong_options_are_answered_in_sentences() -> None:
     q, k, v = made()
     for form in FORMS.values():
         with pytest.raises(ValueError, match="no feature 'elo'; did you mean 'elu'"):
-            form(q, k, v, options=Features(feature="elo"))
+            form(q, k, v, options=LinearOptions(feature="elo"))
         with pytest.raises(ValueError, match='nu is an option of feature="dpfp", not of "elu"'):
-            form(q, k, v, options=Features(nu=1))
+            form(q, k, v, options=LinearOptions(nu=1))
         with pytest.raises(ValueError, match='degree is an option of feature="taylor"'):
-            form(q, k, v, options=Features(feature="dpfp", degree=2))
+            form(q, k, v, options=LinearOptions(feature="dpfp", degree=2))
         with pytest.raises(ValueError, match="degree must be even and not negative, got 3"):
-            form(q, k, v, options=Features(feature="taylor", degree=3))
+            form(q, k, v, options=LinearOptions(feature="taylor", degree=3))
     with pytest.raises(ValueError, match=r"nu must be between 1 and 2d - 1 = 9.*got 10"):
-        chunked(q, k, v, options=Features(feature="dpfp", nu=10))
+        chunked(q, k, v, options=LinearOptions(feature="dpfp", nu=10))
     with pytest.raises(ValueError, match="nu should be at least 1, got 0"):
-        Features(feature="dpfp", nu=0)
+        LinearOptions(feature="dpfp", nu=0)
     with pytest.raises(ValueError, match="nu must be between 1 and 2d - 1 = 3"):
-        LinearAttention(12, 6, options=Features(feature="dpfp", nu=4))
+        LinearAttention(12, 6, options=LinearOptions(feature="dpfp", nu=4))
     with pytest.raises(ValueError, match="no form 'chunks'"):
         LinearAttention(12, 6, form="chunks")
     with pytest.raises(ValueError, match="chunk should be at least 1, got 0"):
-        LinearAttention(12, 6, options=Features(chunk=0))
+        LinearAttention(12, 6, options=LinearOptions(chunk=0))
     with pytest.raises(ValueError, match="causal=True"):
         LinearAttention(12, 6).step(torch.randn(1, 1, 12))
 
@@ -211,7 +213,9 @@ def test_wrong_options_are_answered_in_sentences() -> None:
 
 @pytest.mark.parametrize("feature", MAPS)
 def test_the_state_has_one_size(feature: str) -> None:
-    layer = LinearAttention(12, 3, causal=True, options=Features(feature=feature, **MAPS[feature]))
+    layer = LinearAttention(
+        12, 3, causal=True, options=LinearOptions(feature=feature, **MAPS[feature])
+    )
     r = layer.options(torch.zeros(4)).shape[-1]
     state, sizes = None, []
     for t in (1, 1, 67, 1):
@@ -244,7 +248,7 @@ def test_cost_is_linear_forward_and_backward(causal: bool) -> None:
     counts = []
     for n in lengths:
         q, k, v = (torch.randn(1, 2, n, d, requires_grad=True) for _ in range(3))
-        call = lambda *x: chunked(*x, causal=causal, options=Features(chunk=chunk))  # noqa: E731
+        call = lambda *x: chunked(*x, causal=causal, options=LinearOptions(chunk=chunk))  # noqa: E731
         with torch.no_grad():
             flops = count(call, q, k, v).flops
         products = 4 * 2 * n * d * d + causal * 2 * 2 * n * chunk * (d + d)

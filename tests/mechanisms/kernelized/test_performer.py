@@ -19,7 +19,7 @@ from attnlab.mechanisms.dense import full
 from attnlab.mechanisms.kernelized.performer import (
     FORMS,
     Performer,
-    RandomFeatures,
+    PerformerOptions,
     chunked,
     default_features,
     features,
@@ -232,7 +232,7 @@ def test_forms_are_the_map_by_plain_features(form, kernel: str, causal: bool) ->
     for n, m in ((13, 13), (5, 17)):
         q, k, v, rows = made(n, m)
         expected = closed_map(q, k, rows, kernel, causal) @ v
-        found = form(q, k, v, rows, causal=causal, options=RandomFeatures(kernel=kernel))
+        found = form(q, k, v, rows, causal=causal, options=PerformerOptions(kernel=kernel))
         torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
 
 
@@ -240,7 +240,7 @@ def test_forms_are_the_map_by_plain_features(form, kernel: str, causal: bool) ->
 @pytest.mark.parametrize("kernel", ["positive", "hyperbolic", "relu"])
 def test_mixing_matrix_is_the_closed_form(kernel: str, causal: bool) -> None:
     layer = Performer(
-        15, 3, causal=causal, options=RandomFeatures(kernel=kernel, features=23, chunk=4)
+        15, 3, causal=causal, options=PerformerOptions(kernel=kernel, features=23, chunk=4)
     ).double()
     x = torch.randn(2, 13, 15, dtype=torch.float64)
     found = mixing_matrix(layer, x)
@@ -264,7 +264,7 @@ def test_map_tends_to_softmax_as_features_grow(kernel: str) -> None:
     for r in sizes:
         draws = [orthogonal_rows(3 * r, 5, seeded(seed)).view(3, r, 5) for seed in range(40)]
         found = torch.stack(
-            [chunked(q, k, v, rows, options=RandomFeatures(kernel=kernel)) for rows in draws]
+            [chunked(q, k, v, rows, options=PerformerOptions(kernel=kernel)) for rows in draws]
         )
         errors.append((found - exact).square().mean().sqrt().item())
     slope = np.polyfit(np.log(sizes), np.log(errors), 1)[0]
@@ -278,7 +278,7 @@ def test_relu_is_another_kernel() -> None:
     rows = torch.stack([orthogonal_rows(3200, 5, seeded(h)) for h in range(3)])
     exact = full.naive(q, k, v)
     assert (
-        chunked(q, k, v, rows, options=RandomFeatures(kernel="relu")) - exact
+        chunked(q, k, v, rows, options=PerformerOptions(kernel="relu")) - exact
     ).norm() > 0.2 * exact.norm()
 
 
@@ -291,7 +291,7 @@ def test_spans_and_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
             for span, chunk in ((1, 1), (1, 7), (900, 5), (10**6, 64)):
                 monkeypatch.setattr(sums, "SPAN", span)
                 found = chunked(
-                    *tensors, causal=causal, padding=padding, options=RandomFeatures(chunk=chunk)
+                    *tensors, causal=causal, padding=padding, options=PerformerOptions(chunk=chunk)
                 )
                 torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
 
@@ -354,7 +354,9 @@ def test_absurd_logits_give_no_nan(form) -> None:
 
 
 def test_redraw_and_seed() -> None:
-    layer, same, other = (Performer(12, 3, options=RandomFeatures(seed=seed)) for seed in (5, 5, 6))
+    layer, same, other = (
+        Performer(12, 3, options=PerformerOptions(seed=seed)) for seed in (5, 5, 6)
+    )
     assert torch.equal(layer.projection, same.projection)
     assert not torch.equal(layer.projection, other.projection)
     assert not torch.equal(layer.projection[0], layer.projection[1])  # each head its own
@@ -370,7 +372,7 @@ def test_redraw_and_seed() -> None:
 
 
 def test_projection_is_a_buffer_not_a_parameter() -> None:
-    layer, other = (Performer(12, 3, options=RandomFeatures(seed=seed)) for seed in (1, 2))
+    layer, other = (Performer(12, 3, options=PerformerOptions(seed=seed)) for seed in (1, 2))
     assert sum(p.numel() for p in layer.parameters()) == 4 * 12 * 12
     other.load_state_dict(layer.state_dict())
     assert torch.equal(other.projection, layer.projection)
@@ -380,7 +382,7 @@ def test_projection_is_a_buffer_not_a_parameter() -> None:
 
 def test_state_is_of_constant_size() -> None:
     layer, state = (
-        (Performer(12, 3, causal=True, options=RandomFeatures(features=11, kernel="hyperbolic"))),
+        (Performer(12, 3, causal=True, options=PerformerOptions(features=11, kernel="hyperbolic"))),
         None,
     )
     for _ in range(3):
@@ -412,17 +414,17 @@ def test_half_precision_sums_do_not_stop_growing(form: str) -> None:
 )
 def test_wrong_options_are_answered_in_sentences(options: dict, said: str) -> None:
     with pytest.raises(ValueError, match=re.escape(said)):
-        Performer(12, 3, options=RandomFeatures(**options))
+        Performer(12, 3, options=PerformerOptions(**options))
 
 
 def test_wrong_calls_are_answered_in_sentences() -> None:
     tensors = made(7, 7)
     with pytest.raises(ValueError, match="chunk should be at least 1, got 0"):
-        chunked(*tensors, options=RandomFeatures(chunk=0))
+        chunked(*tensors, options=PerformerOptions(chunk=0))
     with pytest.raises(ValueError, match="there is no form 'fast'"):
         Performer(12, 3, form="fast")
     with pytest.raises(ValueError, match="there is no kernel 'cos'"):
-        naive(*tensors, options=RandomFeatures(kernel="cos"))
+        naive(*tensors, options=PerformerOptions(kernel="cos"))
     with pytest.raises(ValueError, match="causal=True"):
         Performer(12, 3).step(torch.randn(2, 1, 12))
     layer = Performer(12, 3, causal=True)

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import attnlab
-from attnlab.mechanisms.latents.perceiver_io import Block, Latents, PerceiverIO
+from attnlab.mechanisms.latents.perceiver_io import Block, PerceiverIO, PerceiverIOOptions
 
 DIM, HEADS = 12, 3
 
@@ -94,7 +94,7 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match="dim is 8, expected 12 as in `x`"):
         layer(random(2, 7, DIM), queries=random(2, 3, 8))
     with pytest.raises(ValueError, match="depth"):
-        Latents(depth=-1)
+        PerceiverIOOptions(depth=-1)
     with pytest.raises(ValueError, match="depth should be at most 1000, got 1,001"):
-        Latents(depth=1001)
+        PerceiverIOOptions(depth=1001)
     assert repr(made(depth=0)).startswith(f"PerceiverIO(\n  dim={DIM}, depth=0, form='fused'")

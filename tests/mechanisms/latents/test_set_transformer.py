@@ -12,7 +12,7 @@ from attnlab.mechanisms.latents.set_transformer import (
     MAB,
     PMA,
     SAB,
-    Induced,
+    SetTransformerOptions,
 )
 
 DIM, HEADS = 12, 3
@@ -92,7 +92,7 @@ def test_without_normalisation_there_is_none() -> None:
     assert not any(isinstance(part, nn.LayerNorm) for part in made(MAB, norm=False).modules())
     layer = attnlab.build("isab", dim=DIM, heads=HEADS, norm=False, inducing=2)
     assert repr(layer).startswith("ISAB(\n  inducing=2, norm=False, form='fused'")
-    assert layer.options == Induced(inducing=2, norm=False)
+    assert layer.options == SetTransformerOptions(inducing=2, norm=False)
 
 
 def test_the_inducing_points_limit_what_a_set_can_pass() -> None:

@@ -19,7 +19,7 @@ from attnlab.mechanisms.learned import adaptive_span
 from attnlab.mechanisms.learned.adaptive_span import (
     FORMS,
     AdaptiveSpanAttention,
-    Span,
+    AdaptiveSpanOptions,
     banded,
     naive,
     penalty,
@@ -50,7 +50,7 @@ def test_each_weight_is_that_of_the_equation(
     form: Callable[..., Tensor], n: int, m: int, include_self: bool, dynamic: bool
 ) -> None:
     q, k, v = made(n, m)
-    options = Span(max_span=11, ramp=4, include_self=include_self)
+    options = AdaptiveSpanOptions(max_span=11, ramp=4, include_self=include_self)
     z = torch.rand(B, H, n, dtype=torch.float64) * 14 - 2
     z = z if dynamic else z[0, :, 0]
     padding = torch.rand(B, m) > 0.2
@@ -73,7 +73,7 @@ def test_blocks_in_several_parts_give_the_same(
     n: int, m: int, dynamic: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Values and gradients, those of the spans included."""
-    options = Span(max_span=11, ramp=4)
+    options = AdaptiveSpanOptions(max_span=11, ramp=4)
     z = torch.rand(B, H, n, dtype=torch.float64) * 14 - 2
     inputs = [x.requires_grad_() for x in (*made(n, m), z if dynamic else z[0, :, 0])]
     padding = torch.rand(B, m) > 0.2
@@ -106,7 +106,7 @@ def test_the_released_code_counts_distances_from_zero(form: Callable[..., Tensor
     soft = ((z[:, None, None] + ramp - (distances - 1)) / ramp).clamp(0, 1)
     weights = scores.softmax(-1).nan_to_num() * soft
     weights = weights / (weights.sum(-1, keepdim=True) + 1e-8)
-    out = form(q, k, v, z + 1, options=Span(ramp=ramp))
+    out = form(q, k, v, z + 1, options=AdaptiveSpanOptions(ramp=ramp))
     torch.testing.assert_close(out, weights @ v, atol=2e-6, rtol=1e-6)
 
 
@@ -120,7 +120,7 @@ def test_a_long_span_is_full_attention_to_the_past(
 ) -> None:
     q, k, v = made(41, 41)
     past = torch.ones(41, 41, dtype=torch.bool).tril(0 if include_self else -1)
-    out = form(q, k, v, spans(41, 50, 1e6), options=Span(include_self=include_self))
+    out = form(q, k, v, spans(41, 50, 1e6), options=AdaptiveSpanOptions(include_self=include_self))
     torch.testing.assert_close(out, full.naive(q, k, v, mask=past))
 
 
@@ -129,7 +129,7 @@ def test_a_long_span_is_full_attention_to_the_past(
 def test_a_ramp_of_one_token_is_a_window(form: Callable[..., Tensor], reach: int) -> None:
     q, k, v = made(41, 41)
     window = patterns.local(reach) & patterns.causal() & ~patterns.local(0)
-    out = form(q, k, v, spans(reach, reach, reach), options=Span(ramp=1))
+    out = form(q, k, v, spans(reach, reach, reach), options=AdaptiveSpanOptions(ramp=1))
     torch.testing.assert_close(out, full.naive(q, k, v, mask=window))
 
 
@@ -138,7 +138,7 @@ def test_nothing_is_seen_by_the_first_token_or_with_a_span_below_the_ramp(
     form: Callable[..., Tensor],
 ) -> None:
     q, k, v = made(9, 9)
-    out = form(q, k, v, spans(-8.0, 2.0, -100.0), options=Span(ramp=4))
+    out = form(q, k, v, spans(-8.0, 2.0, -100.0), options=AdaptiveSpanOptions(ramp=4))
     assert (out[:, [0, 2]] == 0).all()
     assert (out[:, 1, 0] == 0).all()
     assert (out[:, 1, 1:] != 0).any(-1).all()
@@ -147,7 +147,7 @@ def test_nothing_is_seen_by_the_first_token_or_with_a_span_below_the_ramp(
 @by_form
 def test_no_key_is_further_back_than_the_longest_span(form: Callable[..., Tensor]) -> None:
     q, k, v = (x.requires_grad_() for x in made(29, 29))
-    out = form(q, k, v, spans(500, 500, 500), options=Span(max_span=6))
+    out = form(q, k, v, spans(500, 500, 500), options=AdaptiveSpanOptions(max_span=6))
     (grad,) = torch.autograd.grad(out[:, :, 20].sum(), v)
     seen = (grad != 0).any(-1)[0, 0].nonzero().flatten().tolist()
     assert seen == list(range(14, 20))
@@ -159,7 +159,7 @@ def test_no_key_is_further_back_than_the_longest_span(form: Callable[..., Tensor
 @pytest.mark.parametrize("z", [-3.0, 0.0, 0.4, 7.0, 12.5, 300.0])
 @pytest.mark.parametrize("ramp", [1, 8])
 def test_the_reach_is_the_last_distance_with_a_weight(z: float, ramp: int) -> None:
-    options, span = Span(max_span=50, ramp=ramp), spans(-5.0, z)
+    options, span = AdaptiveSpanOptions(max_span=50, ramp=ramp), spans(-5.0, z)
     weights = options.mask(torch.arange(200), span.max())
     last = int(weights.nonzero().max()) if (weights > 0).any() else 1
     assert options.reach(span, 200) == last
@@ -167,14 +167,14 @@ def test_the_reach_is_the_last_distance_with_a_weight(z: float, ramp: int) -> No
 
 
 def test_a_span_that_is_not_a_number_reaches_all() -> None:
-    assert Span(max_span=50).reach(spans(math.nan), 200) == 50
+    assert AdaptiveSpanOptions(max_span=50).reach(spans(math.nan), 200) == 50
 
 
 def test_the_banded_form_holds_what_the_longest_span_reaches() -> None:
     q, k, v = made(512, 512)
     sizes = []
     for longest in (20, 200):
-        form = functools.partial(banded, options=Span(ramp=8))
+        form = functools.partial(banded, options=AdaptiveSpanOptions(ramp=8))
         counted = count(form, q, k, v, spans(3, longest, 0))
         sizes.append(counted.largest_tensor.elements)
     reach = [20 + 8 - 1, 200 + 8 - 1]
@@ -187,7 +187,7 @@ def test_the_banded_form_holds_what_the_longest_span_reaches() -> None:
 
 
 def test_the_dynamic_span_is_a_sigmoid_of_the_token() -> None:
-    layer = AdaptiveSpanAttention(12, H, Span(max_span=40), dynamic=True)
+    layer = AdaptiveSpanAttention(12, H, AdaptiveSpanOptions(max_span=40), dynamic=True)
     assert isinstance(layer.to_span, nn.Linear)
     nn.init.normal_(layer.to_span.bias)
     x = torch.randn(B, 9, 12)
@@ -200,8 +200,8 @@ def test_the_dynamic_span_is_a_sigmoid_of_the_token() -> None:
 
 def test_the_penalty_is_the_mean_span_of_each_layer() -> None:
     layers = nn.Sequential(
-        AdaptiveSpanAttention(12, H, Span(max_span=40), start=10.0),
-        AdaptiveSpanAttention(12, H, Span(max_span=40), dynamic=True),
+        AdaptiveSpanAttention(12, H, AdaptiveSpanOptions(max_span=40), start=10.0),
+        AdaptiveSpanAttention(12, H, AdaptiveSpanOptions(max_span=40), dynamic=True),
     )
     x = torch.randn(B, 9, 12)
     with record() as notes:
@@ -214,7 +214,9 @@ def test_the_penalty_is_the_mean_span_of_each_layer() -> None:
 
 @by_form_name
 def test_padded_tokens_do_not_count_in_the_penalty(form: str) -> None:
-    layer = AdaptiveSpanAttention(12, H, Span(max_span=40), dynamic=True, form=form).double()
+    layer = AdaptiveSpanAttention(
+        12, H, AdaptiveSpanOptions(max_span=40), dynamic=True, form=form
+    ).double()
     x, real = torch.randn(B, 9, 12, dtype=torch.float64), torch.tensor([[True], [False]])
     real = real | (torch.arange(9) < 4)
     with record() as notes:
@@ -235,7 +237,7 @@ def test_spans_shrink_under_the_penalty_and_grow_where_they_help() -> None:
     found = []
     for price in (0.0, 1.0):
         torch.manual_seed(0)
-        options = Span(max_span=32, ramp=16)
+        options = AdaptiveSpanOptions(max_span=32, ramp=16)
         layer = AdaptiveSpanAttention(8, 1, options, start=2.0)
         optimizer = torch.optim.Adam(layer.parameters(), lr=0.02)
         for _ in range(60):

@@ -14,14 +14,14 @@ from attnlab.mechanisms.learned import memorizing_transformer
 from attnlab.mechanisms.learned.memorizing_transformer import (
     FORMS,
     MemorizingAttention,
-    Memory,
+    MemorizingOptions,
     MemoryState,
     chunked,
     naive,
 )
 
 B, H, N, D, E = 2, 3, 23, 5, 7
-SMALL = Memory(segment=4, cache=3, memory=9, neighbours=2)
+SMALL = MemorizingOptions(segment=4, cache=3, memory=9, neighbours=2)
 by_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 
 
@@ -41,7 +41,7 @@ def softmax(scores: dict[int, float]) -> dict[int, float]:
 
 
 def by_loops(
-    q: Tensor, k: Tensor, v: Tensor, gate: Tensor, scale: Tensor, o: Memory
+    q: Tensor, k: Tensor, v: Tensor, gate: Tensor, scale: Tensor, o: MemorizingOptions
 ) -> tuple[Tensor, Tensor]:
     """Query by query, from the words of the paper; the weights of all keys, and the output."""
     weights = torch.zeros(B, H, N, N, dtype=torch.float64)
@@ -70,9 +70,9 @@ def by_loops(
     "options",
     [
         SMALL,
-        Memory(segment=4, cache=3, memory=9, neighbours=40, stored="leaving"),
-        Memory(segment=5, cache=0, memory=6, neighbours=3, normalise=False),
-        Memory(segment=3, cache=8, memory=2, neighbours=2),
+        MemorizingOptions(segment=4, cache=3, memory=9, neighbours=40, stored="leaving"),
+        MemorizingOptions(segment=5, cache=0, memory=6, neighbours=3, normalise=False),
+        MemorizingOptions(segment=3, cache=8, memory=2, neighbours=2),
     ],
     ids=str,
 )
@@ -85,8 +85,10 @@ def test_the_equation_by_loops(form, options) -> None:
         torch.testing.assert_close(notes.last("weights"), weights)
 
 
-@pytest.mark.parametrize("options", [SMALL, Memory(segment=4, cache=11, memory=9, neighbours=2)])
-def test_what_is_fetched_is_noted(options: Memory) -> None:
+@pytest.mark.parametrize(
+    "options", [SMALL, MemorizingOptions(segment=4, cache=11, memory=9, neighbours=2)]
+)
+def test_what_is_fetched_is_noted(options: MemorizingOptions) -> None:
     """By both forms alike: positions, best first, their weights, and the gate."""
     inputs, (q, k, *_) = made(), made()
     with record() as dense:
@@ -113,7 +115,7 @@ def test_what_is_fetched_is_noted(options: Memory) -> None:
 def test_one_softmax_over_everything_is_full_attention(form, cache: int) -> None:
     """U1: all neighbours of a memory of all that has left the cache."""
     q, k, v, _, scale = made()
-    options = Memory(segment=4, cache=cache, memory=N, neighbours=N, stored="leaving")
+    options = MemorizingOptions(segment=4, cache=cache, memory=N, neighbours=N, stored="leaving")
     expected = full.naive(
         units(q) * scale.view(H, 1, 1), units(k), v, mask=patterns.causal(), scale=1.0
     )
@@ -124,7 +126,7 @@ def test_one_softmax_over_everything_is_full_attention(form, cache: int) -> None
 def test_a_gate_far_to_one_side_leaves_one_softmax(form) -> None:
     """U2: local attention alone, or the renormalised weights of full attention."""
     q, k, v, gate, scale = made()
-    everything = Memory(segment=4, cache=3, memory=N, neighbours=5)
+    everything = MemorizingOptions(segment=4, cache=3, memory=N, neighbours=5)
     i = torch.arange(N)
     start = (i - i % 4)[:, None]
     rotated = units(q) * scale.view(H, 1, 1)
@@ -147,7 +149,7 @@ def test_sizes_of_queries_and_keys_do_not_matter(form) -> None:
     sizes = torch.rand(B, H, N, 1, dtype=torch.float64) + 0.5
     out = form(q * sizes, k * sizes.flip(2), v, gate, scale, options=SMALL)
     torch.testing.assert_close(out, form(q, k, v, gate, scale, options=SMALL))
-    free = Memory(**{**vars(SMALL), "normalise": False})
+    free = MemorizingOptions(**{**vars(SMALL), "normalise": False})
     changed = form(q * sizes, k, v, gate, scale, options=free)
     assert not torch.allclose(changed, form(q, k, v, gate, scale, options=free))
 
@@ -187,7 +189,7 @@ def test_a_gradient_flows_through_the_softmax_over_what_was_fetched(form) -> Non
 # ---- segments and documents
 
 
-def layer(options: Memory = SMALL, **more) -> MemorizingAttention:
+def layer(options: MemorizingOptions = SMALL, **more) -> MemorizingAttention:
     torch.manual_seed(1)
     made = MemorizingAttention(12, 3, options=options, **more).double()
     torch.nn.init.normal_(made.scale)
@@ -208,7 +210,7 @@ def read(module: MemorizingAttention, x: Tensor, sizes: list[int]) -> Tensor:
 @pytest.mark.parametrize("stored", ["segment", "leaving"])
 def test_any_cut_gives_the_same(sizes: list[int], stored: str) -> None:
     """Values, and where the cuts are, gradients as well: they end at segments, not at calls."""
-    module = layer(Memory(**{**vars(SMALL), "stored": stored}))
+    module = layer(MemorizingOptions(**{**vars(SMALL), "stored": stored}))
     x = torch.randn(2, N, 12, dtype=torch.float64)
     expected, out = module(x), read(module, x, sizes)
     torch.testing.assert_close(out, expected)
@@ -252,7 +254,7 @@ def test_a_state_of_other_segments_is_refused() -> None:
     x = torch.randn(2, 11, 12, dtype=torch.float64)
     _, state = layer().step(x)
     with pytest.raises(ValueError, match="other segments than of 5 tokens"):
-        layer(Memory(**{**vars(SMALL), "segment": 5})).step(x, state)
+        layer(MemorizingOptions(**{**vars(SMALL), "segment": 5})).step(x, state)
 
 
 def test_documents_do_not_read_each_other() -> None:
@@ -275,7 +277,7 @@ def test_documents_do_not_read_each_other() -> None:
 
 def test_a_needle_far_beyond_the_cache_is_found() -> None:
     q, k, v, gate, scale = made(200)
-    options = Memory(segment=4, cache=3, memory=200, neighbours=1)
+    options = MemorizingOptions(segment=4, cache=3, memory=200, neighbours=1)
     q = q.clone()
     q[:, :, 190] = k[:, :, 17]
     with record() as notes:
@@ -314,8 +316,8 @@ def test_a_long_memory_may_be_searched_by_codes() -> None:
     pytest.importorskip("faiss", reason="for the approximate search")
     torch.manual_seed(5)
     sizes = {"segment": 300, "cache": 0, "memory": 1200, "neighbours": 8}
-    module = layer(Memory(**sizes, search="approximate")).float()
-    exact = layer(Memory(**sizes)).float()
+    module = layer(MemorizingOptions(**sizes, search="approximate")).float()
+    exact = layer(MemorizingOptions(**sizes)).float()
     x = torch.randn(2, 1800, 12)
     found = []
     for one in (module, exact):
@@ -334,7 +336,7 @@ def test_the_approximate_search_of_documents() -> None:
     """Sees nothing of the one before, once a document has ended."""
     pytest.importorskip("faiss", reason="for the approximate search")
     sizes = {"segment": 350, "cache": 0, "memory": 1400, "neighbours": 4}
-    module = layer(Memory(**sizes, search="approximate")).float()
+    module = layer(MemorizingOptions(**sizes, search="approximate")).float()
     x = torch.randn(2, 1800, 12)
     _, state = module.step(x[:, :1000])
     state = state.cleared(torch.tensor([True, False]))
@@ -356,6 +358,6 @@ def test_what_makes_no_sense_is_refused() -> None:
     with pytest.raises(ValueError, match="one bool for each of the 2 sequences"):
         state.cleared(torch.tensor([True]))
     with pytest.raises(ValueError, match="neighbours should be at least 1"):
-        Memory(neighbours=0)
-    assert layer(Memory(memory=0)).gate is None
+        MemorizingOptions(neighbours=0)
+    assert layer(MemorizingOptions(memory=0)).gate is None
     assert memorizing_transformer.CARD.causal == "always"

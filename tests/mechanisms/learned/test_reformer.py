@@ -15,8 +15,8 @@ from attnlab.lens.watch import watch
 from attnlab.mechanisms.dense import full
 from attnlab.mechanisms.learned.reformer import (
     FORMS,
-    Hashing,
     Reformer,
+    ReformerOptions,
     attended,
     chunked,
     hash_buckets,
@@ -47,7 +47,7 @@ def made(n: int = N, rounds: int = R, buckets: int = 6) -> list[Tensor]:
 
 def equation(
     q: Tensor, v: Tensor, rotations: Tensor, *,
-    causal: bool, padding: Tensor | None, options: Hashing,
+    causal: bool, padding: Tensor | None, options: ReformerOptions,
 ) -> Tensor:  # fmt: skip
     """Equations 12 to 16 in loops over queries, rounds and keys."""
     out = torch.zeros_like(v)
@@ -85,7 +85,7 @@ def _hashed(x: Tensor, rotation: Tensor) -> list[int]:
 
 
 def _near(
-    i: int, j: int, r: int, hashed: Any, sort: Any, causal: bool, options: Hashing
+    i: int, j: int, r: int, hashed: Any, sort: Any, causal: bool, options: ReformerOptions
 ) -> bool:  # fmt: skip
     """Whether j is in the bucket of i and within reach, in round r."""
     if hashed[r][i] != hashed[r][j]:
@@ -103,7 +103,7 @@ def test_forms_are_the_equation(
     form: Callable[..., Tensor], causal: bool, window: Any, count: Any, chunk: int
 ) -> None:
     q, v, rotations = made()
-    options = Hashing(chunk=chunk, count=count, causal_window=window)
+    options = ReformerOptions(chunk=chunk, count=count, causal_window=window)
     for padding in (None, PADDING):
         given = {"causal": causal, "padding": padding, "options": options}
         expected = equation(q, v, rotations, **given)
@@ -123,7 +123,7 @@ def test_one_bucket_is_full_attention_without_oneself(
     pairs = pairs.tril() if causal else pairs
     pairs[0, 0] = causal  # the first token of causal attention has itself alone
     expected = full.naive(q, unit(q), v, mask=pairs)
-    options = Hashing(chunk=N, rounds=R)
+    options = ReformerOptions(chunk=N, rounds=R)
     found = form(q, v, torch.zeros_like(rotations), causal=causal, options=options)
     torch.testing.assert_close(found, expected)
     if causal:
@@ -142,7 +142,7 @@ def test_rounds_are_one_softmax_over_the_union(
     pairs &= ~torch.eye(N, dtype=torch.bool)
     pairs = pairs.tril() if causal else pairs
     pairs |= torch.eye(N, dtype=torch.bool) & ~pairs.any(dim=-1, keepdim=True)
-    options = Hashing(chunk=N, count=count)
+    options = ReformerOptions(chunk=N, count=count)
     found = form(q, v, rotations, causal=causal, options=options)
     torch.testing.assert_close(found, full.naive(q, unit(q), v, mask=pairs))
 
@@ -154,7 +154,7 @@ def test_identical_rounds_change_nothing(
     form: Callable[..., Tensor], causal: bool, window: Any, count: Any, chunk: int
 ) -> None:
     q, v, rotations = made(rounds=1)
-    options = Hashing(chunk=chunk, count=count, causal_window=window)
+    options = ReformerOptions(chunk=chunk, count=count, causal_window=window)
     once, thrice = (
         form(q, v, rotations.expand(-1, rounds, -1, -1), causal=causal, options=options)
         for rounds in (1, 3)
@@ -169,7 +169,7 @@ def test_the_two_counts_differ_only_where_a_bucket_exceeds_its_chunks(
     q, v, rotations = made()
     for chunk, same in ((N, True), (2, False)):
         outs = [
-            form(q, v, rotations, causal=True, options=Hashing(chunk=chunk, count=count))  # type: ignore[arg-type]
+            form(q, v, rotations, causal=True, options=ReformerOptions(chunk=chunk, count=count))  # type: ignore[arg-type]
             for count in ("attended", "buckets")
         ]
         assert torch.allclose(*outs) is same
@@ -179,7 +179,7 @@ def test_the_two_counts_differ_only_where_a_bucket_exceeds_its_chunks(
 def test_large_scores_stay_finite(form: Callable[..., Tensor]) -> None:
     q, v, rotations = made()
     q = (q * 1e6).requires_grad_()
-    out = form(q, v, rotations, options=Hashing(chunk=5))
+    out = form(q, v, rotations, options=ReformerOptions(chunk=5))
     assert torch.isfinite(out).all()
     assert torch.isfinite(torch.autograd.grad(out.sum(), q)[0]).all()
     nothing = form(torch.zeros_like(q), v, rotations, causal=True)  # keys of no direction
@@ -196,7 +196,7 @@ def test_chunks_are_the_same_in_blocks_of_any_size(
     rotations = made()[2]
     results = []
     for form in (naive, chunked):
-        out = form(*made_, rotations, causal=True, options=Hashing(chunk=4))
+        out = form(*made_, rotations, causal=True, options=ReformerOptions(chunk=4))
         results.append((out, *torch.autograd.grad(out.square().sum(), made_)))
     for mine, theirs in zip(*results, strict=True):
         torch.testing.assert_close(mine, theirs)
@@ -208,7 +208,7 @@ def test_chunks_are_the_same_in_blocks_of_any_size(
 @pytest.mark.parametrize("count", ["attended", "buckets"])
 def test_compiled_it_is_the_same(count: Any) -> None:
     """To the compiler each pass is one operator; values and gradients, with a graph of both."""
-    options = Hashing(buckets=6, chunk=4, rounds=R, count=count)
+    options = ReformerOptions(buckets=6, chunk=4, rounds=R, count=count)
     q, v, rotations = made()
     inputs = [q.requires_grad_(), v.requires_grad_()]
 
@@ -261,7 +261,7 @@ def test_what_was_chosen_is_noted() -> None:
 @by_causal
 def test_attended_is_where_weights_are(causal: bool) -> None:
     q, v, rotations = made()
-    options = Hashing(chunk=3)
+    options = ReformerOptions(chunk=3)
     given = {"causal": causal, "padding": PADDING, "options": options}
     with record() as notes:
         naive(q, v, rotations, **given)
@@ -277,7 +277,7 @@ def test_attended_is_where_weights_are(causal: bool) -> None:
 
 
 def _changes_by_later_tokens(window: Any, form: Callable[..., Tensor]) -> Iterator[float]:
-    options, half = Hashing(chunk=4, causal_window=window), N // 2
+    options, half = ReformerOptions(chunk=4, causal_window=window), N // 2
     for seed in range(8):
         torch.manual_seed(seed)
         q, v, rotations = made()
@@ -297,7 +297,7 @@ def test_chunks_as_printed_leak_and_the_nearest_do_not(form: Callable[..., Tenso
 
 
 def test_the_layer_draws_what_its_seed_says_and_redraws() -> None:
-    layers = [Reformer(12, 3, options=Hashing(seed=seed)) for seed in (0, 0, 1)]
+    layers = [Reformer(12, 3, options=ReformerOptions(seed=seed)) for seed in (0, 0, 1)]
     first, same, other = (layer.rotations for layer in layers)
     assert first.shape == (3, 4, 4, 32)
     assert torch.equal(first, same)
@@ -311,7 +311,7 @@ def test_the_layer_draws_what_its_seed_says_and_redraws() -> None:
 
 
 def test_a_watched_layer_shows_its_weights() -> None:
-    layer = Reformer(12, 3, causal=True, form="naive", options=Hashing(chunk=4, buckets=4))
+    layer = Reformer(12, 3, causal=True, form="naive", options=ReformerOptions(chunk=4, buckets=4))
     with watch(layer) as seen:
         layer(torch.randn(2, 11, 12))
     (one,) = seen
@@ -321,10 +321,10 @@ def test_a_watched_layer_shows_its_weights() -> None:
 
 def test_options_that_cannot_be_are_refused() -> None:
     with pytest.raises(ValueError, match=r"buckets should be even.*try 8"):
-        Hashing(buckets=7)
+        ReformerOptions(buckets=7)
     for name in ("buckets", "chunk", "rounds"):
         with pytest.raises(ValueError, match=f"{name} should be at least 1"):
-            Hashing(**{name: 0})
+            ReformerOptions(**{name: 0})
     layer = Reformer(12, 3)
     with pytest.raises(ValueError, match="rounds should be at least 1"):
         layer.redraw(torch.Generator(), rounds=0)
@@ -350,6 +350,6 @@ def test_reformer_pytorch_agrees_when_told_to_follow_the_paper(causal: bool) -> 
     offsets = torch.arange(3)[:, None] * (n // chunk)
     peer.hash_vectors = lambda *_, **__: (buckets + offsets).flatten(1)
     theirs, _, _ = peer(q, v)
-    options = Hashing(chunk=chunk, causal_window="chunks")
+    options = ReformerOptions(chunk=chunk, causal_window="chunks")
     ours = chunked(q[:, None], v[:, None], rotations[None], causal=causal, options=options)
     torch.testing.assert_close(theirs, ours[:, 0], rtol=1e-7, atol=1e-7)

@@ -14,8 +14,8 @@ from attnlab.core.probe import record
 from attnlab.mechanisms.dense import full
 from attnlab.mechanisms.learned.routing_transformer import (
     FORMS,
-    Clusters,
     RoutingAttention,
+    RoutingOptions,
     leaky,
     moved,
 )
@@ -81,7 +81,7 @@ def test_pair_by_pair(
 ) -> None:
     q, k, v, centroids = made()
     real = [N] * B if padding is None else padding.sum(-1).tolist()
-    given = {"padding": padding, "options": Clusters(clusters=K, window=window)}
+    given = {"padding": padding, "options": RoutingOptions(clusters=K, window=window)}
     apart, shared = form(q, v, centroids, k=k, **given), form(q, v, centroids, **given)
     causal = form(q, v, centroids, causal=True, **given)
     q, k = unit(q), unit(k)
@@ -107,7 +107,7 @@ def test_one_cluster_of_all_is_full_attention(form: Callable[..., Tensor]) -> No
 @by_form
 def test_a_centroid_given_twice_changes_nothing(form: Callable[..., Tensor]) -> None:
     q, k, v, centroids = made()
-    window = Clusters(window=5)
+    window = RoutingOptions(window=5)
     twice = form(q, v, centroids.repeat(1, 2, 1), k=k, options=window)
     torch.testing.assert_close(twice, form(q, v, centroids, k=k, options=window))
     chosen = form(q, v, torch.cat([centroids, centroids[:, :1]], 1), k=k, options=window)
@@ -118,7 +118,7 @@ def test_a_centroid_given_twice_changes_nothing(form: Callable[..., Tensor]) -> 
 def test_pairs_are_at_most_those_of_the_clusters() -> None:
     q, k, v, centroids = made()
     with record() as notes:
-        FORMS["naive"](q, v, centroids, k=k, options=Clusters(window=3))
+        FORMS["naive"](q, v, centroids, k=k, options=RoutingOptions(window=3))
     assert (notes.last("weights") > 0).sum((-2, -1)).le(K * 3**2).all()
     assert notes.last("members").shape == notes.last("key_members").shape == (B, H, K, 3)
 
@@ -148,7 +148,7 @@ def test_padding_alone_and_windows_beyond_the_sequence_are_never_nan(
     nobody = torch.zeros(B, N, dtype=torch.bool)
     for causal in (False, True):
         keys = None if causal else k
-        given = {"k": keys, "causal": causal, "options": Clusters(window=1000)}
+        given = {"k": keys, "causal": causal, "options": RoutingOptions(window=1000)}
         out = form(q, v, centroids, padding=nobody, **given)
         assert (out == 0).all()
         (gradient,) = torch.autograd.grad(out.sum(), q)
@@ -186,7 +186,7 @@ def test_the_published_decoder_leaks_membership_and_no_values() -> None:
 @windows
 def test_the_causal_layer_does_not_leak(form: Callable[..., Tensor], window: int | None) -> None:
     q, other, v, centroids = changed_from(6)
-    given = {"causal": True, "options": Clusters(window=window)}
+    given = {"causal": True, "options": RoutingOptions(window=window)}
     before, after = form(q, v, centroids, **given), form(other, v, centroids, **given)
     # Not to the last bit: the clusters' sizes change, and with them the order of sums.
     torch.testing.assert_close(before[:, :, :6], after[:, :, :6], rtol=0, atol=1e-12)
@@ -250,7 +250,7 @@ def test_k_means_finds_groups_that_are_there() -> None:
 def layer(*, causal: bool = False, decay: float = 0.5) -> RoutingAttention:
     torch.manual_seed(1)
     return RoutingAttention(
-        14, 2, causal=causal, options=Clusters(clusters=3, decay=decay)
+        14, 2, causal=causal, options=RoutingOptions(clusters=3, decay=decay)
     ).double()
 
 
@@ -286,7 +286,7 @@ def test_recomputing_in_training_moves_centroids_once() -> None:
 def test_decay_outside_of_zero_to_one_is_refused() -> None:
     for decay in (-0.1, 1.5):
         with pytest.raises(ValueError, match="the part of a centroid that stays"):
-            Clusters(decay=decay)
+            RoutingOptions(decay=decay)
 
 
 # ---- the package
@@ -304,5 +304,5 @@ def test_the_package_computes_the_same_from_normalised_queries_and_keys() -> Non
     theirs.kmeans.initted.fill_(True)
     expected, _ = theirs(q, k, v)
     for form in FORMS.values():
-        out = form(q, v, centroids, k=k, options=Clusters(window=3))
+        out = form(q, v, centroids, k=k, options=RoutingOptions(window=3))
         torch.testing.assert_close(out, expected, rtol=1e-3, atol=1e-4)

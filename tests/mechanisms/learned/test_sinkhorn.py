@@ -12,8 +12,8 @@ from attnlab.core.probe import record
 from attnlab.mechanisms.dense import full
 from attnlab.mechanisms.learned.sinkhorn import (
     FORMS,
-    Blocks,
     SinkhornAttention,
+    SinkhornOptions,
     SortNetwork,
     gumbel,
     pooled,
@@ -71,7 +71,7 @@ def test_pair_by_pair(
     form: Callable[..., Tensor], padding: Tensor | None, join: str, causal: bool, budget: int | None
 ) -> None:
     made_up = made()
-    options = Blocks(block=BLOCK, join=join, budget=budget)
+    options = SinkhornOptions(block=BLOCK, join=join, budget=budget)
     out = form(*made_up, causal=causal, padding=padding, options=options)
     real = [N] * BATCH if padding is None else padding.sum(-1).tolist()
     for b in range(BATCH):
@@ -94,11 +94,11 @@ def hard(order: list[int]) -> Tensor:
 def test_a_hard_permutation_is_attention_to_permuted_blocks(form: Callable[..., Tensor]) -> None:
     q, k, v, _ = made(12)
     order = [2, 0, 1]
-    out = form(q, k, v, hard(order), options=Blocks(block=4, join="sorted"))
+    out = form(q, k, v, hard(order), options=SinkhornOptions(block=4, join="sorted"))
     block = torch.arange(12) // 4
     mask = torch.tensor(order)[block][:, None] == block
     torch.testing.assert_close(out, full.naive(q, k, v, mask=mask))
-    both = form(q, k, v, hard(order), options=Blocks(block=4))
+    both = form(q, k, v, hard(order), options=SinkhornOptions(block=4))
     expected = full.naive(q, k, v, mask=mask | (block[:, None] == block))
     torch.testing.assert_close(both, expected)
 
@@ -108,9 +108,9 @@ def test_the_identity_is_attention_inside_of_blocks(form: Callable[..., Tensor])
     q, k, v, _ = made(12)
     block = torch.arange(12) // 4
     expected = full.naive(q, k, v, mask=block[:, None] == block)
-    out = form(q, k, v, hard([0, 1, 2]), options=Blocks(block=4, join="sorted"))
+    out = form(q, k, v, hard([0, 1, 2]), options=SinkhornOptions(block=4, join="sorted"))
     torch.testing.assert_close(out, expected)
-    twice = form(q, k, v, hard([0, 1, 2]), options=Blocks(block=4, join="sum"))
+    twice = form(q, k, v, hard([0, 1, 2]), options=SinkhornOptions(block=4, join="sum"))
     torch.testing.assert_close(twice, 2 * expected)
 
 
@@ -119,7 +119,7 @@ def test_the_identity_is_attention_inside_of_blocks(form: Callable[..., Tensor])
 def test_one_block_is_full_attention(form: Callable[..., Tensor], padding: Tensor | None) -> None:
     q, k, v, _ = made()
     real = torch.ones(BATCH, N, dtype=torch.bool) if padding is None else padding
-    out = form(q, k, v, hard([0]), padding=padding, options=Blocks(block=20))
+    out = form(q, k, v, hard([0]), padding=padding, options=SinkhornOptions(block=20))
     expected = full.naive(q, k, v, mask=real[:, None, None])
     of_real = real[:, None, :, None].expand_as(out)
     torch.testing.assert_close(out[of_real], expected[of_real])
@@ -128,9 +128,11 @@ def test_one_block_is_full_attention(form: Callable[..., Tensor], padding: Tenso
 @by_form
 def test_sortcut_of_all_blocks_is_full_attention(form: Callable[..., Tensor]) -> None:
     q, k, v, _ = made(12)
-    options = Blocks(block=4, join="sorted", budget=3)
+    options = SinkhornOptions(block=4, join="sorted", budget=3)
     torch.testing.assert_close(form(q, k, v, hard([2, 0, 1]), options=options), full.naive(q, k, v))
-    first = form(q, k, v, hard([2, 0, 1]), options=Blocks(block=4, join="sorted", budget=1))
+    first = form(
+        q, k, v, hard([2, 0, 1]), options=SinkhornOptions(block=4, join="sorted", budget=1)
+    )
     expected = full.naive(q, k[:, :, 8:], v[:, :, 8:])
     torch.testing.assert_close(first, expected)
 
@@ -139,7 +141,7 @@ def test_sortcut_of_all_blocks_is_full_attention(form: Callable[..., Tensor]) ->
 def test_weights_are_the_map_of_the_output(join: str) -> None:
     q, k, v, sort = made()
     with record() as notes:
-        out = FORMS["naive"](q, k, v, sort, options=Blocks(block=BLOCK, join=join))
+        out = FORMS["naive"](q, k, v, sort, options=SinkhornOptions(block=BLOCK, join=join))
     weights = notes.last("weights")
     assert weights.shape == (BATCH, H, N, N)
     torch.testing.assert_close(weights @ v, out)
@@ -243,7 +245,7 @@ def test_the_causal_network_is_told_the_past_alone() -> None:
 def layer(**options: object) -> SinkhornAttention:
     torch.manual_seed(1)
     causal = bool(options.pop("causal", False))
-    chosen = Blocks(block=BLOCK, max_len=40, **options)  # type: ignore[arg-type]
+    chosen = SinkhornOptions(block=BLOCK, max_len=40, **options)  # type: ignore[arg-type]
     return SinkhornAttention(12, 2, causal=causal, options=chosen).double().eval()
 
 
@@ -296,25 +298,27 @@ def test_parameters_of_the_sort_network() -> None:
 def test_of_a_permutation_for_more_blocks_the_first_count(form: Callable[..., Tensor]) -> None:
     """A network has an output for each block of the longest sequence."""
     q, k, v, sort = made(blocks=7)
-    found = form(q, k, v, sort, options=Blocks(block=BLOCK))
-    torch.testing.assert_close(found, form(q, k, v, sort[..., :4, :4], options=Blocks(block=BLOCK)))
+    found = form(q, k, v, sort, options=SinkhornOptions(block=BLOCK))
+    torch.testing.assert_close(
+        found, form(q, k, v, sort[..., :4, :4], options=SinkhornOptions(block=BLOCK))
+    )
 
 
 def test_wrong_options_and_lengths_are_refused() -> None:
     q, k, v, sort = made()
     with pytest.raises(ValueError, match="temperature divides the scores"):
-        Blocks(temperature=0.0)
+        SinkhornOptions(temperature=0.0)
     with pytest.raises(ValueError, match="iterations should be at most 10,000, got 10,001"):
-        Blocks(iterations=10_001)
+        SinkhornOptions(iterations=10_001)
     with pytest.raises(ValueError, match="SortCut cannot be causal"):
         layer(budget=2, causal=True)
     with pytest.raises(ValueError, match="11 blocks, but the sort network was made for 10"):
         layer()(torch.randn(1, 41, 12, dtype=torch.float64))
     for form in FORMS.values():
         with pytest.raises(ValueError, match="14 positions make 7 blocks of 2"):
-            form(q, k, v, sort, options=Blocks(block=2))
+            form(q, k, v, sort, options=SinkhornOptions(block=2))
         with pytest.raises(ValueError, match="SortCut cannot be causal"):
-            form(q, k, v, sort, causal=True, options=Blocks(block=BLOCK, budget=1))
+            form(q, k, v, sort, causal=True, options=SinkhornOptions(block=BLOCK, budget=1))
 
 
 # ---- the package
@@ -339,7 +343,7 @@ def test_the_package_takes_sorted_keys_for_sorted_values(package: object) -> Non
     v = v[..., :D]
     theirs = package.SinkhornAttention(4, D * H, D, H, 12).eval()  # type: ignore[attr-defined]
     theirs.sort_net.forward = lambda *_, **__: sort.flatten(0, 1)
-    options = Blocks(block=4)
+    options = SinkhornOptions(block=4)
     for form in FORMS.values():
         torch.testing.assert_close(form(q, k, k, sort, options=options), theirs(q, k, k))
         assert not torch.allclose(form(q, k, v, sort, options=options), theirs(q, k, v), atol=1e-2)
@@ -349,7 +353,11 @@ def test_the_package_takes_sorted_keys_for_sorted_values(package: object) -> Non
 def test_sortcut_leaves_blocks_of_padding_out(form: Callable[..., Tensor]) -> None:
     """Two real blocks, a budget of three: as if the sequence ended with its last real block."""
     torch.manual_seed(3)
-    layer = SinkhornAttention(12, 3, options=Blocks(block=2, max_len=12, budget=3)).double().eval()
+    layer = (
+        SinkhornAttention(12, 3, options=SinkhornOptions(block=2, max_len=12, budget=3))
+        .double()
+        .eval()
+    )
     x, padding = torch.randn(2, 12, 12, dtype=torch.float64), torch.arange(12).expand(2, -1) < 4
     q, k, v = layer.heads.project(x, padding=padding)
     given = {"padding": padding, "options": layer.options}
@@ -363,4 +371,4 @@ def test_iterations_of_a_causal_layer_are_refused() -> None:
     with pytest.raises(
         ValueError, match="normalises each row once and no columns, so iterations=3"
     ):
-        SinkhornAttention(12, 3, causal=True, options=Blocks(iterations=3))
+        SinkhornAttention(12, 3, causal=True, options=SinkhornOptions(iterations=3))

@@ -9,8 +9,8 @@ from attnlab.core.probe import record
 from attnlab.mechanisms.dense.full import FullAttention
 from attnlab.mechanisms.learned.unlimiformer import (
     FORMS,
-    Retrieval,
     Unlimiformer,
+    UnlimiformerOptions,
     encode,
     in_states,
     naive,
@@ -50,7 +50,7 @@ def test_the_equation_by_loops(form, k: int, by) -> None:
     inputs = made()
     bias = torch.randn(H, E, dtype=torch.float64)
     real = torch.rand(B, M) > 0.4
-    options = Retrieval(neighbours=k, search=by)
+    options = UnlimiformerOptions(neighbours=k, search=by)
     out = form(*inputs, value_bias=bias, padding=real, options=options)
     expected = by_loops(*inputs, bias, real, k)
     torch.testing.assert_close(out, expected, rtol=1e-5, atol=1e-5)
@@ -73,13 +73,13 @@ def test_with_every_state_it_is_cross_attention(form) -> None:
     torch.manual_seed(1)
     full = FullAttention(12, 3).double()
     name = next(n for n, f in FORMS.items() if f is form)
-    layer = Unlimiformer(12, 3, form=name, options=Retrieval(neighbours=M)).double()
+    layer = Unlimiformer(12, 3, form=name, options=UnlimiformerOptions(neighbours=M)).double()
     layer.projections.load_state_dict(full.heads.state_dict())
     x, context = (torch.randn(2, n, 12, dtype=torch.float64) for n in (N, M))
     real = torch.rand(2, M) > 0.4
     given = {"context": context, "context_padding": real}
     torch.testing.assert_close(layer(x, **given), full(x, **given))
-    few = Unlimiformer(12, 3, form=name, options=Retrieval(neighbours=3)).double()
+    few = Unlimiformer(12, 3, form=name, options=UnlimiformerOptions(neighbours=3)).double()
     few.projections.load_state_dict(full.heads.state_dict())
     assert not torch.allclose(few(x, **given), full(x, **given))
 
@@ -89,7 +89,7 @@ def test_what_is_fetched_is_noted() -> None:
     told = []
     for form in FORMS.values():
         with record() as notes:
-            form(*inputs, options=Retrieval(neighbours=4))
+            form(*inputs, options=UnlimiformerOptions(neighbours=4))
         told.append({name: notes.last(name) for name in ("neighbours", "neighbour_weights")})
     for name, value in told[0].items():
         torch.testing.assert_close(told[1][name], value)
@@ -97,7 +97,7 @@ def test_what_is_fetched_is_noted() -> None:
     real = torch.zeros(B, M, dtype=torch.bool)
     real[:, 5:7] = True
     with record() as notes:
-        naive(*inputs, padding=real, options=Retrieval(neighbours=3))
+        naive(*inputs, padding=real, options=UnlimiformerOptions(neighbours=3))
     assert set(notes.last("neighbours").flatten().tolist()) == {5, 6, search.NOTHING}
 
 

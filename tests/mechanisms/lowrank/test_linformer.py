@@ -13,7 +13,7 @@ from attnlab.core.probe import record
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.lens.watch import watch
 from attnlab.mechanisms.dense import full
-from attnlab.mechanisms.lowrank.linformer import FORMS, Linformer, Places, Projection
+from attnlab.mechanisms.lowrank.linformer import FORMS, Linformer, LinformerOptions, Projection
 from attnlab.models.tiny import TinyTransformer
 
 B, H, M, D, E = 2, 3, 11, 5, 7
@@ -21,7 +21,7 @@ REAL = torch.arange(M) < torch.tensor([[M], [M - 4]])
 
 
 def linformer(dim: int, heads: int, *, form: str = "fused", **options: Any) -> Linformer:
-    return Linformer(dim, heads, form=form, options=Places(**options))  # type: ignore[arg-type]
+    return Linformer(dim, heads, form=form, options=LinformerOptions(**options))  # type: ignore[arg-type]
 
 
 def made(n: int = 13) -> list[Tensor]:

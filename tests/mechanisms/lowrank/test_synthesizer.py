@@ -17,8 +17,8 @@ from attnlab.mechanisms.lowrank import synthesizer as synthesizer_page
 from attnlab.mechanisms.lowrank.synthesizer import (
     FORMS,
     VARIANTS,
-    Synthesis,
     Synthesizer,
+    SynthesizerOptions,
     fused,
     naive,
 )
@@ -29,7 +29,7 @@ FACTORED = ["dense", "factorized_random", "dense_vanilla"]
 
 
 def synthesizer(*, form: str = "fused", causal: bool = False, **options) -> Synthesizer:
-    return Synthesizer(DIM, HEADS, causal=causal, form=form, options=Synthesis(**options))  # type: ignore[arg-type]
+    return Synthesizer(DIM, HEADS, causal=causal, form=form, options=SynthesizerOptions(**options))  # type: ignore[arg-type]
 
 
 def layer(variant: str, *, max_len: int = LENGTH, form: str = "fused", **options) -> Synthesizer:

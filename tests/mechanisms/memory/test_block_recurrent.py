@@ -13,20 +13,23 @@ from attnlab.mechanisms.memory.block_recurrent import (
     EPS,
     FORMS,
     BlockRecurrent,
-    Blocks,
+    BlockRecurrentOptions,
     BlockState,
     naive,
 )
 from tests.mechanisms.memory import segments
 
 B, N, DIM, HEADS, D = 2, 19, 12, 3, 4
-SMALL = Blocks(block=4, states=5)
+SMALL = BlockRecurrentOptions(block=4, states=5)
 WAYS = [(update, gate) for update in ("skip", "single", "dual") for gate in ("fixed", "lstm")]
 by_way = pytest.mark.parametrize(("update", "gate"), WAYS)
 
 
 def layer(
-    update: str = "skip", gate: str = "fixed", options: Blocks = SMALL, form: str = "chunked"
+    update: str = "skip",
+    gate: str = "fixed",
+    options: BlockRecurrentOptions = SMALL,
+    form: str = "chunked",
 ) -> BlockRecurrent:
     torch.manual_seed(1)
     made = BlockRecurrent(DIM, HEADS, update=update, gate=gate, options=options, form=form).double()
@@ -124,7 +127,10 @@ def by_loops(m: BlockRecurrent, x: Tensor) -> Tensor:
 @by_way
 @pytest.mark.parametrize("itself", [True, False])
 def test_the_equations_by_loops(update: str, gate: str, itself: bool) -> None:
-    module, x = layer(update, gate, Blocks(block=4, states=3, itself=itself)), tokens(14, 1)
+    module, x = (
+        layer(update, gate, BlockRecurrentOptions(block=4, states=3, itself=itself)),
+        tokens(14, 1),
+    )
     torch.testing.assert_close(module(x)[0], by_loops(module, x[0]))
 
 
@@ -319,12 +325,15 @@ def test_without_an_update_the_states_stand_still() -> None:
 
 def test_what_makes_no_sense_is_refused() -> None:
     with pytest.raises(ValueError, match="block should be at least 1"):
-        Blocks(block=0)
+        BlockRecurrentOptions(block=0)
     module = layer()
     _, state = module.step(tokens())
     for wrong, words in (
-        (layer(options=Blocks(block=4, states=3)), "state's states is of shape"),
-        (layer(options=Blocks(block=3, states=5)), "holds 7 keys, but this layer keeps less than"),
+        (layer(options=BlockRecurrentOptions(block=4, states=3)), "state's states is of shape"),
+        (
+            layer(options=BlockRecurrentOptions(block=3, states=5)),
+            "holds 7 keys, but this layer keeps less than",
+        ),
     ):
         with pytest.raises(ValueError, match=words):
             wrong.step(tokens(), state)

@@ -13,19 +13,21 @@ from attnlab.lens.mixing import mixing_matrix
 from attnlab.mechanisms.memory import transformer_xl
 from attnlab.mechanisms.memory.compressive_transformer import (
     FORMS,
-    Compression,
+    CompressiveOptions,
     CompressiveTransformer,
 )
 from tests.mechanisms.memory import segments
 
 B, N, DIM, HEADS = 2, 25, 12, 3
 WAYS = ("mean", "max", "convolution", "dilated", "most_used")
-SMALL = Compression(segment=4, memory=4, compressed=5, rate=2)
+SMALL = CompressiveOptions(segment=4, memory=4, compressed=5, rate=2)
 by_way = pytest.mark.parametrize("way", WAYS)
 by_form = pytest.mark.parametrize("form", FORMS)
 
 
-def layer(way: str = "mean", options: Compression = SMALL, **more: bool) -> CompressiveTransformer:
+def layer(
+    way: str = "mean", options: CompressiveOptions = SMALL, **more: bool
+) -> CompressiveTransformer:
     torch.manual_seed(1)
     made = CompressiveTransformer(
         DIM, HEADS, options=replace(options, compression=way, **more)
@@ -104,12 +106,12 @@ def by_lists(module: CompressiveTransformer, x: Tensor) -> Tensor:
     "options",
     [
         SMALL,
-        Compression(segment=3, memory=6, compressed=2, rate=2),
-        Compression(segment=5, memory=5, compressed=9, rate=3),
+        CompressiveOptions(segment=3, memory=6, compressed=2, rate=2),
+        CompressiveOptions(segment=5, memory=5, compressed=9, rate=3),
     ],
     ids=str,
 )
-def test_the_algorithm_by_lists(way: str, options: Compression) -> None:
+def test_the_algorithm_by_lists(way: str, options: CompressiveOptions) -> None:
     module, x = layer(way, options), tokens(b=1)
     expected = by_lists(module, x[0])
     for name in FORMS:
@@ -146,16 +148,16 @@ def test_forms_agree_in_gradients(way: str) -> None:
 @by_form
 def test_at_rate_one_it_is_transformer_xl(way: str, form: str) -> None:
     """M1: with a memory of M + k."""
-    options = Compression(segment=4, memory=8, compressed=4, rate=1)
+    options = CompressiveOptions(segment=4, memory=8, compressed=4, rate=1)
     module, x = layer(way, options), tokens()
     module.form = form
     longer = transformer_xl.TransformerXL(
-        DIM, HEADS, options=transformer_xl.Segments(segment=4, memory=12)
+        DIM, HEADS, options=transformer_xl.TransformerXLOptions(segment=4, memory=12)
     ).double()
     longer.load_state_dict(module.state_dict())
     torch.testing.assert_close(module(x), longer(x))
     shorter = transformer_xl.TransformerXL(
-        DIM, HEADS, options=transformer_xl.Segments(segment=4, memory=8)
+        DIM, HEADS, options=transformer_xl.TransformerXLOptions(segment=4, memory=8)
     ).double()
     shorter.load_state_dict(module.state_dict())
     assert not torch.allclose(module(x), shorter(x))
@@ -241,7 +243,7 @@ def test_the_reconstruction_loss_can_be_learned() -> None:
         module.reconstruction_loss(x).backward()
         optimizer.step()
     assert module.reconstruction_loss(x).item() < 0.8 * before
-    lossless = layer(options=Compression(segment=4, memory=4, compressed=5, rate=1))
+    lossless = layer(options=CompressiveOptions(segment=4, memory=4, compressed=5, rate=1))
     assert lossless.reconstruction_loss(x).item() < 1e-10
 
 
@@ -333,7 +335,7 @@ def test_what_makes_no_sense_is_refused() -> None:
         ({"task_gradient": True}, "'mean' has nothing that a task_gradient could train"),
     ):
         with pytest.raises(ValueError, match=words):
-            Compression(**wrong)
+            CompressiveOptions(**wrong)
     with pytest.raises(ValueError, match="which inputs are most used is known only while"):
         layer("most_used").reconstruction_loss(tokens())
     with pytest.raises(ValueError, match=r"memory \+ segment = 8; give a longer x"):

@@ -11,7 +11,7 @@ import attnlab
 from attnlab.mechanisms.dense.full import FullAttention
 from attnlab.mechanisms.memory.hopfield import (
     Hopfield,
-    Retrieval,
+    HopfieldOptions,
     energy,
     fused,
     naive,
@@ -90,7 +90,7 @@ def test_more_updates_read_the_values_last(form: object, steps: int) -> None:
     state = retrieved(q, k, beta=0.7, steps=steps - 1)[-1]
     expected = torch.softmax(0.7 * state @ k.mT, -1) @ v
     assert callable(form)
-    found = form(q, k, v, options=Retrieval(steps=steps, beta=0.7))
+    found = form(q, k, v, options=HopfieldOptions(steps=steps, beta=0.7))
     torch.testing.assert_close(found, expected)
 
 
@@ -106,7 +106,7 @@ def test_values_are_made_of_the_keys() -> None:
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_with_values_of_the_tokens_one_update_is_full_attention(causal: bool) -> None:
-    layer = Hopfield(12, 3, causal=causal, options=Retrieval(values="tokens")).double()
+    layer = Hopfield(12, 3, causal=causal, options=HopfieldOptions(values="tokens")).double()
     full = FullAttention(12, 3, causal=causal).double()
     full.load_state_dict(layer.state_dict())
     x = random(2, 7, 12)
@@ -122,7 +122,7 @@ def test_patterns_may_come_from_a_context() -> None:
 @pytest.mark.parametrize("beta", [0.0, -1.0])
 def test_a_beta_that_is_not_positive_is_refused(beta: float) -> None:
     with pytest.raises(ValueError, match="beta should be above 0"):
-        Retrieval(beta=beta)
+        HopfieldOptions(beta=beta)
     with pytest.raises(ValueError, match="beta should be above 0"):
         energy(random(2, 3), random(5, 3), beta=beta)
     with pytest.raises(ValueError, match="beta should be above 0"):

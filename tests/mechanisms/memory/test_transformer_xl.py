@@ -12,9 +12,9 @@ from attnlab.core.relative import sinusoids
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.mechanisms.memory.transformer_xl import (
     FORMS,
-    Segments,
     SegmentState,
     TransformerXL,
+    TransformerXLOptions,
     naive,
 )
 from attnlab.mechanisms.positions import relative
@@ -23,7 +23,7 @@ from attnlab.train import evaluate
 from tests.mechanisms.memory import segments
 
 B, H, N, D, E, P = 2, 3, 17, 5, 7, 11
-SMALL = Segments(segment=4, memory=6)
+SMALL = TransformerXLOptions(segment=4, memory=6)
 by_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 
 
@@ -35,7 +35,9 @@ def made() -> list[Tensor]:
     return [torch.randn(shape, dtype=torch.float64) for shape in shapes]
 
 
-def layer(options: Segments = SMALL, kind: type[TransformerXL] = TransformerXL) -> TransformerXL:
+def layer(
+    options: TransformerXLOptions = SMALL, kind: type[TransformerXL] = TransformerXL
+) -> TransformerXL:
     torch.manual_seed(1)
     own = kind(12, 3, options=options).double()
     torch.nn.init.normal_(own.u), torch.nn.init.normal_(own.t)
@@ -45,7 +47,7 @@ def layer(options: Segments = SMALL, kind: type[TransformerXL] = TransformerXL) 
 # ---- the equation
 
 
-def by_loops(inputs: list[Tensor], o: Segments) -> Tensor:
+def by_loops(inputs: list[Tensor], o: TransformerXLOptions) -> Tensor:
     """Token by token: a list of memory, a list for the segment, and a softmax over both."""
     q, k, v, memory_k, memory_v, u, t, weight = inputs
     out = torch.zeros(B, H, N, E, dtype=torch.float64)
@@ -77,26 +79,29 @@ def by_loops(inputs: list[Tensor], o: Segments) -> Tensor:
     "options",
     [
         SMALL,
-        Segments(segment=5, memory=3),
-        Segments(segment=3, memory=7, same_length=True),
-        Segments(segment=5, memory=3, same_length=True),
-        Segments(segment=6, memory=0),
+        TransformerXLOptions(segment=5, memory=3),
+        TransformerXLOptions(segment=3, memory=7, same_length=True),
+        TransformerXLOptions(segment=5, memory=3, same_length=True),
+        TransformerXLOptions(segment=6, memory=0),
     ],
     ids=str,
 )
-def test_the_equation_by_loops(form, options: Segments) -> None:
+def test_the_equation_by_loops(form, options: TransformerXLOptions) -> None:
     inputs = made()
     torch.testing.assert_close(form(*inputs, options=options), by_loops(inputs, options))
 
 
 def test_each_query_sees_as_many_keys_with_same_length() -> None:
-    def seen(options: Segments) -> list[int]:
+    def seen(options: TransformerXLOptions) -> list[int]:
         with record() as notes:
             naive(*made(), options=options)
         return (notes.last("weights")[0, 0] > 0).sum(-1).tolist()
 
-    assert seen(Segments(segment=4, memory=6))[8:12] == [7, 8, 9, 10]  # M + 1 … M + c
-    assert seen(Segments(segment=4, memory=6, same_length=True)) == [1, 2, 3, 4, 5] + [6] * 12
+    assert seen(TransformerXLOptions(segment=4, memory=6))[8:12] == [7, 8, 9, 10]  # M + 1 … M + c
+    assert (
+        seen(TransformerXLOptions(segment=4, memory=6, same_length=True))
+        == [1, 2, 3, 4, 5] + [6] * 12
+    )
 
 
 # ---- limits
@@ -104,9 +109,13 @@ def test_each_query_sees_as_many_keys_with_same_length() -> None:
 
 @by_form
 @pytest.mark.parametrize(
-    "options", [Segments(segment=N, memory=0), Segments(segment=4, memory=N)], ids=str
+    "options",
+    [TransformerXLOptions(segment=N, memory=0), TransformerXLOptions(segment=4, memory=N)],
+    ids=str,
 )
-def test_with_all_in_reach_it_is_causal_relative_attention(form, options: Segments) -> None:
+def test_with_all_in_reach_it_is_causal_relative_attention(
+    form, options: TransformerXLOptions
+) -> None:
     """P1: one segment, or a memory of everything, is attention over the concatenation."""
     q, k, v, _, _, u, t, weight = made()
     whole = relative.naive(q, k, v, u, t, weight, causal=True)
@@ -125,8 +134,8 @@ def test_without_position_terms_it_is_masked_softmax_attention(form) -> None:
 
 
 def test_one_segment_with_memory_is_the_tail_of_the_concatenation() -> None:
-    module, x = layer(Segments(segment=6, memory=6)), torch.randn(B, 12, 12).double()
-    whole = layer(Segments(segment=12, memory=0))(x)
+    module, x = layer(TransformerXLOptions(segment=6, memory=6)), torch.randn(B, 12, 12).double()
+    whole = layer(TransformerXLOptions(segment=12, memory=0))(x)
     torch.testing.assert_close(module(x)[:, 6:], whole[:, 6:])
     _, state = module.step(x[:, :6])
     torch.testing.assert_close(module.step(x[:, 6:], state)[0], whole[:, 6:])
@@ -227,7 +236,7 @@ def test_truncation_changes_the_gradient_of_lower_layers_only() -> None:
 @pytest.mark.parametrize("same_length", [False, True])
 def test_any_cut_gives_the_same(sizes: list[int], same_length: bool) -> None:
     """Gradients end at segments, and not where the calls do."""
-    module = layer(Segments(segment=4, memory=6, same_length=same_length))
+    module = layer(TransformerXLOptions(segment=4, memory=6, same_length=same_length))
     x = torch.randn(2, N, 12, dtype=torch.float64)
     segments.a_cut_gives_the_same(module, x, sizes)
 
@@ -291,15 +300,15 @@ def test_the_map_goes_across_segments() -> None:
 
 def test_what_makes_no_sense_is_refused() -> None:
     with pytest.raises(ValueError, match="memory=0 keys, which is nothing"):
-        Segments(memory=0, same_length=True)
+        TransformerXLOptions(memory=0, same_length=True)
     with pytest.raises(ValueError, match="segment should be at least 1"):
-        Segments(segment=0)
+        TransformerXLOptions(segment=0)
     module, x = layer(), torch.randn(2, 11, 12, dtype=torch.float64)
     _, state = module.step(x)
     with pytest.raises(ValueError, match="one bool for each of the 2 sequences"):
         state.cleared(torch.tensor([True]))
     with pytest.raises(ValueError, match="memory holds 6 vectors, but that of this layer at most"):
-        layer(Segments(segment=4, memory=5)).step(x, state)
+        layer(TransformerXLOptions(segment=4, memory=5)).step(x, state)
     with pytest.raises(ValueError, match=r"state's memory is torch\.float32"):
         module.step(x, SegmentState(state.memory.float(), *state[1:]))
     with pytest.raises(ValueError, match="state's seen is of shape"):

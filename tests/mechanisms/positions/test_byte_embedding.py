@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from attnlab.mechanisms.positions.byte_embedding import (
     FORMS,
     ByteEmbedding,
-    Bytes,
+    ByteEmbeddingOptions,
     batch,
     decode,
     encode,
@@ -92,7 +92,7 @@ def test_hugging_face_writes_and_reads_the_same() -> None:
 
 @by_form
 def test_vectors_are_rows_of_the_table(form: str) -> None:
-    layer = ByteEmbedding(5, form=form, options=Bytes(rows=263)).double()
+    layer = ByteEmbedding(5, form=form, options=ByteEmbeddingOptions(rows=263)).double()
     tokens, _ = batch(TEXTS)
     out = layer(tokens)
     torch.testing.assert_close(out, layer.table[tokens])
@@ -153,7 +153,11 @@ def test_an_id_beyond_the_table_is_refused(form: str, wrong: int) -> None:
         (lambda: decode(torch.ones(2, 3).long()), TypeError, r"int64 of shape \(2, 3\)"),
         (lambda: sentinel(256), ValueError, "there is no number 256"),
         (lambda: sentinel(-1), ValueError, "index should be at least 0, got -1"),
-        (lambda: Bytes(rows=258), ValueError, "rows should be at least 259, .* got 258"),
+        (
+            lambda: ByteEmbeddingOptions(rows=258),
+            ValueError,
+            "rows should be at least 259, .* got 258",
+        ),
         (lambda: ByteEmbedding(5)(torch.ones(2, 3)), ValueError, r"`tokens` should be Int\[b n\]"),
         (lambda: ByteEmbedding(5)("hello"), TypeError, "`tokens` should be .*, got a str"),
     ],

@@ -9,7 +9,7 @@ from torch import Tensor
 from attnlab.mechanisms.positions.complex_embedding import (
     FORMS,
     ComplexEmbedding,
-    ComplexWords,
+    ComplexEmbeddingOptions,
     naive,
     real_pairs,
 )
@@ -72,7 +72,7 @@ def test_frequencies_start_in_pairs() -> None:
     torch.testing.assert_close(w[0::2], 10000.0 ** (-2 * torch.arange(3) / 6))
     for layer in (
         ComplexEmbedding(V, 6),
-        ComplexEmbedding(V, 6, options=ComplexWords(frozen=True)),
+        ComplexEmbedding(V, 6, options=ComplexEmbeddingOptions(frozen=True)),
     ):
         assert torch.equal(layer.angles.frequency, w.expand(V, 6))
 
@@ -106,7 +106,7 @@ def test_gradients_by_finite_differences() -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_shared_tables_equal_repeated_ones(variant: dict[str, str]) -> None:
-    layer = ComplexEmbedding(V, D, options=ComplexWords(**variant)).double()
+    layer = ComplexEmbedding(V, D, options=ComplexEmbeddingOptions(**variant)).double()
     tokens, positions = words(), torch.randint(50, (B, N))
     full = [layer.amplitude, layer.angles.frequency, layer.angles.phase]
     full = [None if x is None else x.expand(V, D) for x in full]
@@ -135,9 +135,9 @@ def test_parameter_counts() -> None:
         D + D * V: {"amplitudes": "words"},
     }
     for count, variant in counts.items():
-        layer = ComplexEmbedding(V, D, options=ComplexWords(**variant))
+        layer = ComplexEmbedding(V, D, options=ComplexEmbeddingOptions(**variant))
         assert sum(p.numel() for p in layer.parameters()) == count
-    still = ComplexEmbedding(V, D, options=ComplexWords(start="zero", phases="none"))
+    still = ComplexEmbedding(V, D, options=ComplexEmbeddingOptions(start="zero", phases="none"))
     assert sum(p.numel() for p in still.parameters()) == 2 * D * V  # complex-vanilla
 
 
@@ -146,7 +146,7 @@ def test_sizes_of_table_4() -> None:
     vocab, dim, sizes = 9_840, 256, {}
     with torch.device("meta"):
         for name, shared in (("full", "none"), ("dimensions", "dimensions"), ("words", "words")):
-            options = ComplexWords(frequencies=shared, start="normal")
+            options = ComplexEmbeddingOptions(frequencies=shared, start="normal")
             layer = ComplexEmbedding(vocab, dim, options=options)
             sizes[name] = sum(p.numel() for p in layer.parameters())
     assert round((sizes["full"] - sizes["dimensions"]) / 1e6, 2) == 2.51 == round(8.33 - 5.82, 2)
@@ -155,12 +155,12 @@ def test_sizes_of_table_4() -> None:
 
 def test_a_word_that_does_not_turn() -> None:
     """start="zero" has no positions: the paper's complex-vanilla."""
-    layer, tokens = ComplexEmbedding(V, D, options=ComplexWords(start="zero")), words()
+    layer, tokens = ComplexEmbedding(V, D, options=ComplexEmbeddingOptions(start="zero")), words()
     torch.testing.assert_close(layer(tokens, torch.arange(N)), layer(tokens, torch.arange(N) + 5))
 
 
 def test_filler_is_zero_and_stays_zero() -> None:
-    layer = ComplexEmbedding(V, D, options=ComplexWords(filler=3))
+    layer = ComplexEmbedding(V, D, options=ComplexEmbeddingOptions(filler=3))
     out = layer(torch.tensor([[1, 3, 3, 2]]), torch.arange(4))
     assert (out[0, 1:3] == 0).all()
     assert (out[0, [0, 3]] != 0).all()
@@ -185,7 +185,7 @@ def test_pairs_are_real_parts_then_imaginary_parts() -> None:
 @pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
 def test_half_precision_keeps_angles_in_float32(half: torch.dtype) -> None:
     """At position 70,000, which float16 does not hold and bfloat16 rounds to 70,144."""
-    layer = ComplexEmbedding(V, D, output="pairs", options=ComplexWords(phases="none"))
+    layer = ComplexEmbedding(V, D, output="pairs", options=ComplexEmbeddingOptions(phases="none"))
     tokens, far = words(), torch.arange(N) + 70_000
     exact = layer.double()(tokens, far)
     halved = layer.float().to(half)
@@ -224,10 +224,10 @@ def test_calls_that_make_no_sense() -> None:
     with pytest.raises(ValueError, match="give its real and imaginary parts"):
         naive(tokens, torch.arange(N), tables()[0] * 1j, tables()[1])
     with pytest.raises(ValueError, match="filler should be a word in 0 … 10, got 11"):
-        ComplexEmbedding(V, D, options=ComplexWords(filler=11))
+        ComplexEmbedding(V, D, options=ComplexEmbeddingOptions(filler=11))
     with pytest.raises(ValueError, match="leave filler out"):
-        ComplexWords(filler=1, amplitudes="words")
+        ComplexEmbeddingOptions(filler=1, amplitudes="words")
     with pytest.raises(ValueError, match="choose start="):
-        ComplexWords(frequencies="dimensions")
+        ComplexEmbeddingOptions(frequencies="dimensions")
     with pytest.raises(ValueError, match="scale should be greater than 0"):
-        ComplexWords(scale=0.0)
+        ComplexEmbeddingOptions(scale=0.0)

@@ -11,22 +11,22 @@ from attnlab.mechanisms.positions.factorized import (
     CARD,
     FORMS,
     FactorizedEmbedding,
-    Factors,
+    FactorizedOptions,
     break_even,
 )
 
 B, N, V, R, DIM = 2, 7, 23, 5, 11
 OPTIONS = {
-    "bare": Factors(vocab=V, rank=R),
-    "positions": Factors(vocab=V, rank=R, max_len=13),
-    "norm": Factors(vocab=V, rank=R, norm=True),
-    "albert": Factors(vocab=V, rank=R, max_len=13, norm=True),
+    "bare": FactorizedOptions(vocab=V, rank=R),
+    "positions": FactorizedOptions(vocab=V, rank=R, max_len=13),
+    "norm": FactorizedOptions(vocab=V, rank=R, norm=True),
+    "albert": FactorizedOptions(vocab=V, rank=R, max_len=13, norm=True),
 }
 by_options = pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 by_form = pytest.mark.parametrize("form", FORMS)
 
 
-def made(options: Factors, form: str = "lookup") -> FactorizedEmbedding:
+def made(options: FactorizedOptions, form: str = "lookup") -> FactorizedEmbedding:
     torch.manual_seed(3)
     layer = FactorizedEmbedding(DIM, form=form, options=options).double()  # type: ignore[arg-type]
     for parameter in layer.parameters():
@@ -43,7 +43,7 @@ def numbers(layer: torch.nn.Module) -> int:
 
 
 @by_options
-def test_forms_are_equal_in_values_and_gradients(options: Factors) -> None:
+def test_forms_are_equal_in_values_and_gradients(options: FactorizedOptions) -> None:
     tokens = drawn(B, N)
     layers = [made(options, form) for form in FORMS]
     outs = [layer(tokens) for layer in layers]
@@ -105,7 +105,7 @@ def test_the_narrow_vectors_are_noted(form: str) -> None:
 
 
 @by_options
-def test_module_compiles_whole(options: Factors) -> None:
+def test_module_compiles_whole(options: FactorizedOptions) -> None:
     layer, tokens = made(options), drawn(B, N)
     torch.compiler.reset()
     compiled = torch.compile(layer, fullgraph=True, backend="eager")
@@ -136,7 +136,7 @@ def test_numbers_of_albert_base() -> None:
 def test_numbers_of_whole_alberts(dim: int, hidden: int, expected: int) -> None:
     """The embedding, two token types, one layer for all, and the pooler."""
     with torch.device("meta"):
-        embedding = FactorizedEmbedding(dim, options=Factors(max_len=512, norm=True))
+        embedding = FactorizedEmbedding(dim, options=FactorizedOptions(max_len=512, norm=True))
     types = 2 * 128
     attention = 4 * (dim * dim + dim)
     forward = 2 * dim * hidden + hidden + dim
@@ -153,7 +153,7 @@ def test_smaller_up_to_the_break_even(vocab: int, dim: int) -> None:
 
 def test_it_starts_as_wide_spread_as_an_ordinary_table() -> None:
     torch.manual_seed(0)
-    out = FactorizedEmbedding(64, options=Factors(vocab=997))(drawn(4, 101, below=997))
+    out = FactorizedEmbedding(64, options=FactorizedOptions(vocab=997))(drawn(4, 101, below=997))
     assert out.detach().std() == pytest.approx(0.02, rel=0.05)
 
 

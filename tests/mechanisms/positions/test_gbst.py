@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from attnlab.core.card import letters
 from attnlab.core.probe import record
 from attnlab.measure.count import count
-from attnlab.mechanisms.positions.gbst import CARD, FORMS, GBST, Blocks, Subwords
+from attnlab.mechanisms.positions.gbst import CARD, FORMS, GBST, BlockOptions, GBSTOptions
 
 B, DIM = 3, 5
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -28,7 +28,7 @@ by_options = pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 
 def made(form: str = "pooled", **options: Any) -> GBST:
     torch.manual_seed(3)
-    return GBST(DIM, form=form, options=Subwords(**options)).double()  # type: ignore[arg-type]
+    return GBST(DIM, form=form, options=GBSTOptions(**options)).double()  # type: ignore[arg-type]
 
 
 def drawn(n: int, *, b: int = B) -> Tensor:
@@ -83,7 +83,7 @@ def test_a_word_by_hand() -> None:
     candidates = torch.tensor([ones, twos, threes]).mT
     mixed = (candidates.softmax(-1) * candidates).sum(-1)
     expected = torch.stack([mixed[:2].mean(), mixed[2:4].mean(), mixed[4]])
-    options = Blocks(blocks=(1, 2, 3))
+    options = BlockOptions(blocks=(1, 2, 3))
     for form in FORMS.values():
         out = form(x[None, :, None], torch.ones(1), None, options=options)
         torch.testing.assert_close(out[0, :, 0], expected)
@@ -171,7 +171,7 @@ def test_what_character_3_reads(form: str, options: dict[str, Any], read: Any) -
 def test_all_offsets_together_are_a_triangular_convolution() -> None:
     """What the paper avoids: the mean over every offset of blocks of 3, away from the ends."""
     n, size = 12, 3
-    x, options = drawn(n), Blocks(blocks=(size,), downsample=1)
+    x, options = drawn(n), BlockOptions(blocks=(size,), downsample=1)
     w = torch.zeros(DIM, dtype=torch.float64)
     shifted = [
         F.pad(FORMS["pooled"](x[:, offset:], w, None, options=options), (0, 0, offset, 0))
@@ -254,7 +254,7 @@ def test_parameters_are_the_convolution_and_one_vector() -> None:
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_costs_are_counted(options: dict[str, Any]) -> None:
     """But for the sums over sizes, 2 n M dim, which are no matrix products."""
-    n, x, chosen = 420, torch.randn(1, 420, DIM), Subwords(**options)
+    n, x, chosen = 420, torch.randn(1, 420, DIM), GBSTOptions(**options)
     for form in FORMS:
         layer = made(form, **options).float()
         time, memory = (
@@ -279,14 +279,26 @@ def test_pooled_stores_no_candidates() -> None:
 @pytest.mark.parametrize(
     ("call", "error", "said"),
     [
-        (lambda: Blocks(blocks=()), ValueError, r"different sizes, at least one; got \(\)"),
-        (lambda: Blocks(blocks=(2, 2)), ValueError, r"different sizes, at least one; got \(2, 2\)"),
-        (lambda: Blocks(blocks=(1, 0)), ValueError, r"blocks\[1\] should be at least 1, got 0"),
-        (lambda: Blocks(blocks=3), TypeError, "blocks should be a sequence, got 3"),
-        (lambda: Blocks(blocks=(1.5,)), TypeError, r"blocks\[0\] should be a whole number"),
-        (lambda: Blocks(downsample=0), ValueError, "downsample should be at least 1, got 0"),
-        (lambda: Subwords(convolution=-1), ValueError, "convolution should be at least 0, got -1"),
-        (lambda: Blocks(calibrate=1), TypeError, "calibrate should be True or False, got 1"),
+        (lambda: BlockOptions(blocks=()), ValueError, r"different sizes, at least one; got \(\)"),
+        (
+            lambda: BlockOptions(blocks=(2, 2)),
+            ValueError,
+            r"different sizes, at least one; got \(2, 2\)",
+        ),
+        (
+            lambda: BlockOptions(blocks=(1, 0)),
+            ValueError,
+            r"blocks\[1\] should be at least 1, got 0",
+        ),
+        (lambda: BlockOptions(blocks=3), TypeError, "blocks should be a sequence, got 3"),
+        (lambda: BlockOptions(blocks=(1.5,)), TypeError, r"blocks\[0\] should be a whole number"),
+        (lambda: BlockOptions(downsample=0), ValueError, "downsample should be at least 1, got 0"),
+        (
+            lambda: GBSTOptions(convolution=-1),
+            ValueError,
+            "convolution should be at least 0, got -1",
+        ),
+        (lambda: BlockOptions(calibrate=1), TypeError, "calibrate should be True or False, got 1"),
         (lambda: made()(drawn(3).long()), ValueError, r"`x` should be Float\[b n dim\]"),
         (lambda: made()(drawn(3)[0]), ValueError, r"`x` should be Float\[b n dim\]"),
         (lambda: made()(drawn(3)[..., :2]), ValueError, "width dim=5, got 2"),

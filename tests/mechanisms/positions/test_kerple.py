@@ -6,14 +6,16 @@ import pytest
 import torch
 
 import attnlab
-from attnlab.mechanisms.positions.kerple import Kernel, naive
+from attnlab.mechanisms.positions.kerple import KerpleOptions, naive
 
 AT = torch.arange(6)
 
 
 def test_by_hand() -> None:
     weight = torch.tensor([[2.0, 0.5], [3.0, 1.5]])
-    log, power = (naive(AT, AT, weight, options=Kernel(kernel=k)) for k in ("logarithmic", "power"))
+    log, power = (
+        naive(AT, AT, weight, options=KerpleOptions(kernel=k)) for k in ("logarithmic", "power")
+    )
     assert log[0, 5, 1].item() == pytest.approx(-2 * math.log(1 + 3 * 4))
     assert log[1, 1, 2].item() == pytest.approx(-0.5 * math.log(1 + 1.5))
     assert power[1, 5, 1].item() == pytest.approx(-0.5 * 4**1.5)
@@ -29,7 +31,7 @@ def test_the_power_kernel_starts_as_alibi(heads: int) -> None:
 
 @pytest.mark.parametrize("kernel", ["logarithmic", "power"])
 def test_numbers_below_zero_are_taken_for_the_smallest(kernel: str) -> None:
-    options = Kernel(kernel=kernel)
+    options = KerpleOptions(kernel=kernel)
     below, least = torch.full((2, 2), -3.0), torch.full((2, 2), 0.001)
     assert torch.equal(naive(AT, AT, below, options=options), naive(AT, AT, least, options=options))
 
@@ -38,7 +40,7 @@ def test_numbers_below_zero_are_taken_for_the_smallest(kernel: str) -> None:
 def test_gradients_are_those_of_finite_differences(kernel: str) -> None:
     """Also at distance 0, where the power has no derivative in its exponent."""
     weight = torch.tensor([[0.7, 1.3], [0.4, 1.6]], dtype=torch.float64, requires_grad=True)
-    options = Kernel(kernel=kernel)
+    options = KerpleOptions(kernel=kernel)
     assert torch.autograd.gradcheck(lambda w: naive(AT, AT, w, options=options), weight)
 
 
@@ -47,7 +49,7 @@ def test_a_number_below_the_smallest_is_led_back(kernel: str) -> None:
     """Also the power's exponent, from above 2: none of them stays where it is for ever."""
     start = torch.tensor([[-0.02], [2.02 if kernel == "power" else -0.02]])
     weight, wanted = start.clone().requires_grad_(), torch.tensor([[0.5], [0.7]])
-    options, optimizer = Kernel(kernel=kernel), torch.optim.Adam([weight], 0.02)
+    options, optimizer = KerpleOptions(kernel=kernel), torch.optim.Adam([weight], 0.02)
     target = naive(AT, AT, wanted, options=options)
     for _ in range(300):
         optimizer.zero_grad()

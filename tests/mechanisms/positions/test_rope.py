@@ -5,7 +5,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import attnlab
-from attnlab.mechanisms.positions.rope import Angles, naive, pairs
+from attnlab.mechanisms.positions.rope import RoPEOptions, naive, pairs
 
 D = 12
 CPU = torch.device("cpu")
@@ -42,10 +42,12 @@ def test_layouts_are_equal_up_to_a_permutation() -> None:
     at = torch.arange(9)
     order = torch.arange(D).view(2, D // 2).T.flatten()  # half: t, t + d/2 -> 2t, 2t + 1
     half = pairs(q, k, at)
-    mixed = pairs(q[..., order], k[..., order], at, options=Angles(layout="interleaved"))
+    mixed = pairs(q[..., order], k[..., order], at, options=RoPEOptions(layout="interleaved"))
     for one, other in zip(half, mixed, strict=True):
         torch.testing.assert_close(one[..., order], other)
-    assert not torch.allclose(pairs(q, k, at, options=Angles(layout="interleaved"))[0], half[0])
+    assert not torch.allclose(
+        pairs(q, k, at, options=RoPEOptions(layout="interleaved"))[0], half[0]
+    )
 
 
 def test_as_in_hugging_face() -> None:
@@ -58,21 +60,21 @@ def test_as_in_hugging_face() -> None:
     for mine, theirs in zip(pairs(q, k, torch.arange(9)), expected, strict=True):
         torch.testing.assert_close(mine, theirs)
     theirs = gptj.apply_rotary_pos_emb(q.transpose(1, 2), angle.sin()[None], angle.cos()[None])
-    mine = pairs(q, k, torch.arange(9), options=Angles(layout="interleaved"))[0]
+    mine = pairs(q, k, torch.arange(9), options=RoPEOptions(layout="interleaved"))[0]
     torch.testing.assert_close(mine, theirs.transpose(1, 2))
 
 
 def test_interpolation_divides_positions() -> None:
     q, k = vectors()
     at = torch.arange(9)
-    scaled = pairs(q, k, 4 * at, options=Angles(scaling="interpolation", factor=4.0))
+    scaled = pairs(q, k, 4 * at, options=RoPEOptions(scaling="interpolation", factor=4.0))
     for mine, plain in zip(scaled, pairs(q, k, at), strict=True):
         torch.testing.assert_close(mine, plain)
 
 
 def test_ntk_keeps_the_fastest_angle_and_divides_the_slowest() -> None:
-    plain = Angles().frequencies(D, CPU)
-    ntk = Angles(scaling="ntk", factor=4.0).frequencies(D, CPU)
+    plain = RoPEOptions().frequencies(D, CPU)
+    ntk = RoPEOptions(scaling="ntk", factor=4.0).frequencies(D, CPU)
     torch.testing.assert_close(ntk[0], plain[0])
     torch.testing.assert_close(ntk[-1], plain[-1] / 4)
     assert (ntk[1:-1] < plain[1:-1]).all()
@@ -83,10 +85,10 @@ def test_xpos() -> None:
     """RoPE when the factor is endless; otherwise the formula of the paper, pair by pair."""
     q, k = (x[:, :, :1].expand(-1, -1, 200, -1) for x in vectors())
     at = torch.arange(200)
-    far = pairs(q, k, at, options=Angles(scaling="xpos", factor=1e12))
+    far = pairs(q, k, at, options=RoPEOptions(scaling="xpos", factor=1e12))
     for mine, plain in zip(far, pairs(q, k, at), strict=True):
         torch.testing.assert_close(mine, plain)
-    turned_q, turned_k = pairs(q, k, at, options=Angles(scaling="xpos", factor=20.0))
+    turned_q, turned_k = pairs(q, k, at, options=RoPEOptions(scaling="xpos", factor=20.0))
     scores = (turned_q @ turned_k.mT)[0, 0]
     one, other = (torch.complex(*x[0, 0, 0].chunk(2)) for x in (q, k))
     t = torch.arange(D // 2)
@@ -134,10 +136,10 @@ def test_wrong_options_are_answered_in_sentences() -> None:
     with pytest.raises(ValueError, match="heads=3 does not divide dim=8"):
         attnlab.build("rope", dim=8, heads=3)
     with pytest.raises(ValueError, match=r"factor=2\.0 is for a scaling"):
-        Angles(factor=2.0)
+        RoPEOptions(factor=2.0)
     with pytest.raises(ValueError, match="factor should be above 0"):
-        Angles(scaling="ntk", factor=0.0)
+        RoPEOptions(scaling="ntk", factor=0.0)
     with pytest.raises(ValueError, match="base should be above 1"):
-        Angles(base=1.0)
+        RoPEOptions(base=1.0)
     with pytest.raises(ValueError, match="n is 5, expected 9 as in `q`"):
         pairs(*vectors(), torch.arange(5))

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import attnlab
-from attnlab.mechanisms.positions.sandwich import Sinusoids
+from attnlab.mechanisms.positions.sandwich import SandwichOptions
 from attnlab.mechanisms.positions.sinusoidal import table
 
 
@@ -25,4 +25,4 @@ def test_the_nearest_is_favoured() -> None:
 
 def test_an_odd_width_is_refused() -> None:
     with pytest.raises(ValueError, match="width should be even"):
-        Sinusoids(width=5)
+        SandwichOptions(width=5)

@@ -86,7 +86,7 @@ def test_weights_are_added_up_by_clipped_distance() -> None:
 
 def test_beyond_the_clip_order_is_not_seen() -> None:
     """Two keys farther than k may change places; two within may not."""
-    own = ShawAttention(12, 3, causal=True, options=shaw.Tables(clip=K)).double()
+    own = ShawAttention(12, 3, causal=True, options=shaw.ShawOptions(clip=K)).double()
     x = torch.randn(1, 8, 12, dtype=torch.float64)
     swapped = x[:, [1, 0, 2, 3, 4, 5, 6, 7]]
     torch.testing.assert_close(own(swapped)[:, -1], own(x)[:, -1])
@@ -95,7 +95,7 @@ def test_beyond_the_clip_order_is_not_seen() -> None:
 
 
 def test_translation_changes_nothing() -> None:
-    own = ShawAttention(12, 3, options=shaw.Tables(clip=K)).double()
+    own = ShawAttention(12, 3, options=shaw.ShawOptions(clip=K)).double()
     x = torch.randn(B, 9, 12, dtype=torch.float64)
     moved = torch.cat((torch.randn(B, 4, 12, dtype=torch.float64), x), dim=1)
     padding = torch.arange(13)[None].expand(B, -1) >= 4
@@ -105,7 +105,10 @@ def test_translation_changes_nothing() -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_costs_are_those_of_the_card(form: str) -> None:
     """Only the naive form holds a vector for every pair."""
-    own, x = ShawAttention(64, 2, form=form, options=shaw.Tables(clip=K)), torch.randn(1, 128, 64)
+    own, x = (
+        ShawAttention(64, 2, form=form, options=shaw.ShawOptions(clip=K)),
+        torch.randn(1, 128, 64),
+    )
     counted = count(own, x)
     assert counted.largest_tensor.elements == 128 * 128 * (32 if form == "naive" else 2)
     found = {"naive": 2 * 2 * 2 * 128 * 128 * 64, "clipped": 2 * 2 * 128 * 64 * (128 + 5)}

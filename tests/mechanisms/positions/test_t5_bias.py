@@ -4,19 +4,19 @@ import pytest
 import torch
 
 import attnlab
-from attnlab.mechanisms.positions.t5_bias import Buckets, naive
+from attnlab.mechanisms.positions.t5_bias import T5BiasOptions, naive
 
 TABLE = {0: 0, -1: 1, 1: 17, -7: 7, -8: 8, -11: 8, -12: 9, -16: 10, -64: 14, -90: 14, -91: 15}
 
 
 def test_the_table_of_both_sides() -> None:
     distances = torch.tensor([*TABLE, 128])
-    assert Buckets().of(distances, causal=False).tolist() == [*TABLE.values(), 31]
+    assert T5BiasOptions().of(distances, causal=False).tolist() == [*TABLE.values(), 31]
 
 
 def test_the_table_of_the_past() -> None:
     distances = torch.tensor([-15, -16, -127, 5])
-    assert Buckets().of(distances, causal=True).tolist() == [15, 16, 31, 0]
+    assert T5BiasOptions().of(distances, causal=True).tolist() == [15, 16, 31, 0]
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -25,19 +25,19 @@ def test_buckets_as_in_hugging_face(buckets: int, far: int, causal: bool) -> Non
     t5 = pytest.importorskip("transformers.models.t5.modeling_t5")
     distances = torch.arange(-3000, 3001)
     theirs = t5.T5Attention._relative_position_bucket(distances, not causal, buckets, far)
-    mine = Buckets(buckets=buckets, max_distance=far).of(distances, causal=causal)
+    mine = T5BiasOptions(buckets=buckets, max_distance=far).of(distances, causal=causal)
     assert torch.equal(mine, theirs)
 
 
 def test_far_distances_are_one_bucket() -> None:
-    of = Buckets().of(torch.tensor([-128, -129, -5000]), causal=False)
+    of = T5BiasOptions().of(torch.tensor([-128, -129, -5000]), causal=False)
     assert of.unique().tolist() == [15]
 
 
 @pytest.mark.parametrize("largest", [128, 10**6, 10**9 + 7])
 def test_buckets_begin_where_the_powers_say(largest: int) -> None:
     """Bucket 16 + s begins at the least t with t^16 ≥ 16^(16 - s) D^s, asked of its two sides."""
-    options = Buckets(buckets=32, max_distance=largest)
+    options = T5BiasOptions(buckets=32, max_distance=largest)
     for s in range(1, 16):
         at = round(16 * (largest / 16) ** (s / 16))
         near = range(max(16, at - 2), at + 3)
@@ -71,9 +71,9 @@ def test_layers_share_the_weights() -> None:
 
 def test_wrong_options_are_answered_in_sentences() -> None:
     with pytest.raises(ValueError, match="buckets should be a multiple of 4, got 6"):
-        Buckets(buckets=6)
+        T5BiasOptions(buckets=6)
     with pytest.raises(ValueError, match="max_distance=16 should be above buckets / 2 = 16"):
-        Buckets(max_distance=16)
+        T5BiasOptions(max_distance=16)
     with pytest.raises(ValueError, match="weight has 5 buckets, expected 32"):
         naive(torch.arange(3), torch.arange(3), torch.zeros(5, 2))
     past = attnlab.build("t5_bias", dim=8, heads=2, causal=True)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import attnlab
 from attnlab.measure.count import count
-from attnlab.mechanisms.positions.tree_positions import FORMS, Stack, naive
+from attnlab.mechanisms.positions.tree_positions import FORMS, TreePositionOptions, naive
 from attnlab.structures.tree import Tree
 from attnlab.structures.tree_batch import TreeBatch
 from tests.structures.test_tree_batch import TREES, right_branching
@@ -23,7 +23,7 @@ def test_forms_are_equal_in_values_and_gradients(trees: list[Tree]) -> None:
     structure = TreeBatch.of(trees)
     x = torch.randn(*structure.padding.shape, DIM, dtype=torch.float64)
     decays = torch.tensor([0.3, -0.8], dtype=torch.float64).requires_grad_()
-    options = Stack(branches=3, steps=4)
+    options = TreePositionOptions(branches=3, steps=4)
     direction = torch.randn_like(x)
     outs = [form(x, decays, structure=structure, options=options) for form in FORMS.values()]
     torch.testing.assert_close(outs[1], outs[0])
@@ -36,7 +36,7 @@ def test_paths_by_hand() -> None:
     structure = TreeBatch.of([Tree.of(["r", "a", ["q", "b", "c"]])])
     x = torch.zeros(1, 5, 6, dtype=torch.float64)
     p = torch.tensor([0.5], dtype=torch.float64).atanh()
-    out = naive(x, p, structure=structure, options=Stack(branches=2, steps=3))
+    out = naive(x, p, structure=structure, options=TreePositionOptions(branches=2, steps=3))
     unit = (0.75 * 3) ** 0.5
     rows = [
         [1, 0, 0, 0, 0, 0],  # a
@@ -52,7 +52,7 @@ def test_one_matrix_leads_to_every_parent() -> None:
     """Where no step is forgotten: the stack moves up by one step and is divided by p."""
     structure = TreeBatch.example(torch.ones(1, 15, dtype=torch.bool))
     p, (c, s) = torch.tensor([0.6], dtype=torch.float64).atanh(), (2, 5)
-    given = {"structure": structure, "options": Stack(branches=c, steps=s)}
+    given = {"structure": structure, "options": TreePositionOptions(branches=c, steps=s)}
     stacks = naive(torch.zeros(1, 15, c * s, dtype=torch.float64), p, **given)[0]
     up = torch.zeros(c * s, c * s, dtype=torch.float64)
     up[torch.arange(c * (s - 1)), torch.arange(c, c * s)] = 1 / 0.6

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 import attnlab
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.mechanisms.recurrence import retention, selective_scan
-from attnlab.mechanisms.recurrence.selective_scan import Selective, SelectiveScan
+from attnlab.mechanisms.recurrence.selective_scan import SelectiveScan, SelectiveScanOptions
 
 EVERY = pytest.mark.parametrize("form", selective_scan.FORMS.values(), ids=selective_scan.FORMS)
 N = 13
@@ -56,7 +56,7 @@ def test_a_decay_that_never_changes_is_retention(other, form) -> None:
     found = form(x, log_A, torch.full_like(x, 0.3), B, C, torch.zeros_like(D))
     q, k = (each[:, None].expand(-1, 2, -1, -1) for each in (C, B))
     values = (delta * x).unflatten(-1, (2, 3)).transpose(1, 2)
-    more = {"options": retention.Retaining(chunk=5)} if other is retention.chunked else {}
+    more = {"options": retention.RetentionOptions(chunk=5)} if other is retention.chunked else {}
     wanted = other(q, k, values, **more)
     torch.testing.assert_close(found, wanted.transpose(1, 2).flatten(2))
 
@@ -72,7 +72,9 @@ def test_a_decay_of_one_is_the_causal_sum_of_linear_attention(form) -> None:
 @torch.no_grad()
 def test_a_layer_with_scalar_decay() -> None:
     torch.manual_seed(2)
-    made = SelectiveScan(6, options=Selective(state=3, expand=1, decay="scalar")).double()
+    made = SelectiveScan(
+        6, options=SelectiveScanOptions(state=3, expand=1, decay="scalar")
+    ).double()
     assert made.log_A.shape == (6, 1)
     assert (made.log_A.exp() >= 1).all()
     assert (made.log_A.exp() <= 16).all()

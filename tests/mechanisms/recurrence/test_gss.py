@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.lens.mixing import mixing_matrix
-from attnlab.mechanisms.recurrence.gss import FORMS, GSS, GatedStateSpace
+from attnlab.mechanisms.recurrence.gss import FORMS, GSS, GSSOptions
 from tests.mechanisms.recurrence.recurrences import PROMISES, sequence
 
 EVERY = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
@@ -17,7 +17,7 @@ EVERY = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 
 def layer(form: str = "chunked") -> GSS:
     torch.manual_seed(2)
-    options = GatedStateSpace(state=3, chunk=3, narrow=2)
+    options = GSSOptions(state=3, chunk=3, narrow=2)
     return GSS(6, form=form, options=options).double()
 
 
@@ -36,7 +36,7 @@ def kernel_by_hand(a: Tensor, b: Tensor, C: Tensor, n: int) -> list[float]:
 def test_the_convolution_in_plain_numbers(form) -> None:
     torch.manual_seed(1)
     x, a, b, C, D = (torch.randn(s).double() for s in ((2, 11, 5), (3,), (3,), (5, 3, 2), (5,)))
-    more = {"options": GatedStateSpace(chunk=4)} if form is FORMS["chunked"] else {}
+    more = {"options": GSSOptions(chunk=4)} if form is FORMS["chunked"] else {}
     out = form(x, a, b, C, D, **more)
     for row, channel in ((0, 0), (1, 4)):
         K = kernel_by_hand(a, b, C[channel], 11)

@@ -12,7 +12,7 @@ from attnlab.core import patterns
 from attnlab.core.probe import record
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.mechanisms.recurrence import retention
-from attnlab.mechanisms.recurrence.retention import FORMS, Retaining, Retention, turned
+from attnlab.mechanisms.recurrence.retention import FORMS, Retention, RetentionOptions, turned
 from tests.mechanisms.recurrence.recurrences import PROMISES, sequence
 
 EVERY = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
@@ -25,13 +25,13 @@ def drawn(n: int = 13, d: int = 4) -> list[Tensor]:
 
 def layer(form: str = "chunked", **more) -> Retention:
     torch.manual_seed(2)
-    return Retention(12, 3, form=form, options=Retaining(chunk=3), **more).double()
+    return Retention(12, 3, form=form, options=RetentionOptions(chunk=3), **more).double()
 
 
 @EVERY
 def test_the_sum_in_plain_numbers(form) -> None:
     q, k, v = drawn()
-    options = {"options": Retaining(chunk=4)} if form is retention.chunked else {}
+    options = {"options": RetentionOptions(chunk=4)} if form is retention.chunked else {}
     out = form(q, k, v, **options)
     for b, h, i, e in ((0, 0, 0, 1), (1, 2, 12, 4), (0, 1, 6, 0)):
         gamma, wanted = 1 - 2 ** (-5 - h), 0.0
@@ -57,7 +57,7 @@ def test_any_chunk_and_a_ragged_last_one(n: int, chunk: int) -> None:
     """In the outputs, and in the sum that it leaves behind."""
     given = drawn(n)
     with record() as notes:
-        found = retention.chunked(*given, options=Retaining(chunk=chunk))
+        found = retention.chunked(*given, options=RetentionOptions(chunk=chunk))
         retention.recurrent(*given)
     torch.testing.assert_close(found, retention.naive(*given))
     torch.testing.assert_close(*notes["state"])

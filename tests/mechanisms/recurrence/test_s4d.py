@@ -12,7 +12,7 @@ import attnlab
 from attnlab.core import state_space
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.mechanisms.recurrence import s4d
-from attnlab.mechanisms.recurrence.s4d import FORMS, S4D, StateSpace, past
+from attnlab.mechanisms.recurrence.s4d import FORMS, S4D, S4DOptions, reconstruction
 from tests.mechanisms.recurrence.recurrences import PROMISES, sequence
 
 EVERY = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
@@ -22,7 +22,7 @@ def layer(**options) -> S4D:
     torch.manual_seed(2)
     given = {"state": 6, "chunk": 3, "longest": 0.5} | options
     form = given.pop("form", "chunked")
-    return S4D(5, form=form, options=StateSpace(**given)).double()
+    return S4D(5, form=form, options=S4DOptions(**given)).double()
 
 
 @torch.no_grad()
@@ -183,12 +183,12 @@ def smooth(n: int) -> Tensor:
 @pytest.mark.parametrize("initial", ["legs", "lin", "inv"])
 def test_a_signal_is_read_from_the_state(initial: str) -> None:
     """64 numbers hold the last two units of time of a smooth signal of 200 tokens."""
-    made = S4D(1, options=StateSpace(initial=initial, shortest=0.01, longest=0.01)).double()
+    made = S4D(1, options=S4DOptions(initial=initial, shortest=0.01, longest=0.01)).double()
     u = smooth(200)
     parts = made.system()
     state = state_space.recurrent(u[None, :, None], state_space.initial_state(u[None, :, None], 32),
                                   *parts)[1]  # fmt: skip
-    found = past.reconstructed(state, parts.decay, parts.drive, 200)[0, 0]
+    found = reconstruction.reconstructed(state, parts.decay, parts.drive, 200)[0, 0]
     assert (found - u)[-100:].abs().mean() < 0.02
     again = state_space.recurrent(
         found[None, :, None], state_space.initial_state(found[None, :, None], 32), *parts
@@ -197,25 +197,25 @@ def test_a_signal_is_read_from_the_state(initial: str) -> None:
 
 
 def test_as_many_tokens_as_the_state_has_numbers_are_read_exactly() -> None:
-    made = S4D(2, options=StateSpace(state=8, shortest=0.2, longest=0.3)).double()
+    made = S4D(2, options=S4DOptions(state=8, shortest=0.2, longest=0.3)).double()
     u = torch.randn(3, 8, 2).double()
     parts = made.system()
     state = state_space.recurrent(u, state_space.initial_state(u, 4), *parts)[1]
-    found = past.reconstructed(state, parts.decay, parts.drive, 8)
+    found = reconstruction.reconstructed(state, parts.decay, parts.drive, 8)
     torch.testing.assert_close(found, u.mT, rtol=1e-6, atol=1e-6)
 
 
 def test_the_state_of_legs_holds_legendre_coefficients() -> None:
     """The polynomials read the signal at any age, as the theory has it for smooth signals."""
     step, n = 0.002, 4000
-    made = S4D(1, options=StateSpace(state=128, shortest=step, longest=step)).double()
+    made = S4D(1, options=S4DOptions(state=128, shortest=step, longest=step)).double()
     t = torch.arange(n) * step
     u = torch.sin(1.3 * t).double()
     x = u[None, :, None]
     state = state_space.advance(x, state_space.initial_state(x, 64), *made.system(), chunk=64)[1]
     ages = torch.tensor([0.0, 0.1, 0.5, 1.0]).double()
     wanted = torch.sin(1.3 * (t[-1].double() - ages))
-    found = past.legendre_past(state[0, 0], ages)
+    found = reconstruction.legendre_past(state[0, 0], ages)
     assert (found - wanted).abs().max() < 0.02
 
 

@@ -11,7 +11,12 @@ from attnlab.core.probe import record
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.measure.count import count
 from attnlab.mechanisms.recurrence import selective_scan
-from attnlab.mechanisms.recurrence.selective_scan import FORMS, Selective, SelectiveScan, scan
+from attnlab.mechanisms.recurrence.selective_scan import (
+    FORMS,
+    SelectiveScan,
+    SelectiveScanOptions,
+    scan,
+)
 from tests.mechanisms.recurrence.recurrences import PROMISES, sequence
 
 EVERY = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
@@ -27,7 +32,9 @@ def drawn(n: int = 13, dim: int = 5, r: int = 3, b: int = 2) -> list[Tensor]:
 
 def layer(form: str = "chunked", **options) -> SelectiveScan:
     torch.manual_seed(2)
-    return SelectiveScan(7, form=form, options=Selective(**{"state": 3, **options})).double()
+    return SelectiveScan(
+        7, form=form, options=SelectiveScanOptions(**{"state": 3, **options})
+    ).double()
 
 
 def written(delta: float, A: float, rule: str) -> float:
@@ -39,7 +46,7 @@ def written(delta: float, A: float, rule: str) -> float:
 @EVERY
 def test_the_recurrence_in_plain_numbers(form, rule: str) -> None:
     x, log_A, steps, B, C, D = given = drawn()
-    out = form(*given, options=Selective(rule=rule))
+    out = form(*given, options=SelectiveScanOptions(rule=rule))
     for b, c in ((0, 0), (1, 4)):
         h = [0.0] * 3
         for t in range(13):
@@ -59,7 +66,7 @@ def test_hugging_faces_block() -> None:
     torch.manual_seed(3)
     config = MambaConfig(hidden_size=32, state_size=5, conv_kernel=4, expand=2, num_hidden_layers=1)
     theirs, mine = modeling.MambaMixer(config, layer_idx=0).eval(), SelectiveScan(
-        32, options=Selective(state=5)
+        32, options=SelectiveScanOptions(state=5)
     )  # fmt: skip
     pairs = {
         mine.into.weight: theirs.in_proj.weight,
@@ -123,7 +130,7 @@ def test_second_derivatives_are_refused() -> None:
 def test_constant_coefficients_are_the_kernel_of_a_real_state_space(form, rule: str) -> None:
     x, log_A, steps, B, C, D = drawn(n=11)
     steps, B, C = (each[:1, :1].expand(2, 11, -1) for each in (steps, B, C))
-    out = form(x, log_A, steps, B, C, D, options=Selective(rule=rule))
+    out = form(x, log_A, steps, B, C, D, options=SelectiveScanOptions(rule=rule))
     A, delta = -log_A.exp(), F.softplus(steps[0, 0])[:, None]
     drive = delta if rule == "euler" else ((delta * A).exp() - 1) / A
     wanted = D * x
@@ -144,7 +151,7 @@ def test_one_state_is_a_gated_running_mean_by_the_printed_rule_only(form) -> Non
         for t in range(13):
             h = (1 - g[:, t]) * h + enters[:, t] * x[:, t]
             wanted.append(h)
-        out = form(*given, options=Selective(rule=rule))
+        out = form(*given, options=SelectiveScanOptions(rule=rule))
         torch.testing.assert_close(out, torch.stack(wanted, dim=1))
 
 
@@ -159,7 +166,7 @@ def test_a_step_of_zero_keeps_the_state_and_a_large_one_replaces_it(form) -> Non
     torch.testing.assert_close(*notes["state"])
     steps[:, -1] = 1e4
     with record() as notes:
-        form(x, log_A, steps, B, C, D, options=Selective(rule="zoh"))
+        form(x, log_A, steps, B, C, D, options=SelectiveScanOptions(rule="zoh"))
     wanted = B[:, -1, None] * x[:, -1, :, None] / log_A.exp()
     torch.testing.assert_close(notes["state"][0], wanted)
 
@@ -218,4 +225,4 @@ def test_complex_numbers_and_other_widths_are_refused() -> None:
     with pytest.raises(ValueError, match="width 6, but this layer was built with dim=7"):
         layer()(torch.randn(1, 3, 6).double())
     with pytest.raises(ValueError, match="state should be at least 1, got 0"):
-        Selective(state=0)
+        SelectiveScanOptions(state=0)

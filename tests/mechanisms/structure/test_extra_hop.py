@@ -10,7 +10,7 @@ from torch import Tensor
 
 import attnlab
 from attnlab.mechanisms.dense.full import naive as full
-from attnlab.mechanisms.structure.extra_hop import FORMS, Hop, at_hubs
+from attnlab.mechanisms.structure.extra_hop import FORMS, ExtraHopOptions, at_hubs
 from attnlab.structures.graph import Graph
 from attnlab.structures.graph_batch import GraphBatch
 from tests.structures.test_graph import graphs
@@ -52,7 +52,7 @@ def test_forms_are_the_equations(form: str, score: str, linked: list[Graph]) -> 
     structure = GraphBatch.of(linked)
     made = drawn(structure)
     wanted = by_loops(*made, linked, score)
-    found = FORMS[form](*made, structure=structure, options=Hop(score=score))  # type: ignore[arg-type]
+    found = FORMS[form](*made, structure=structure, options=ExtraHopOptions(score=score))  # type: ignore[arg-type]
     torch.testing.assert_close(found, wanted)
     direction = torch.randn_like(wanted)
     pairs = (

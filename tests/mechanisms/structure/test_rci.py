@@ -8,7 +8,7 @@ from torch import Tensor
 
 import attnlab
 from attnlab.mechanisms.dense.full import naive as full
-from attnlab.mechanisms.structure.rci import FORMS, Reading, cell_scores, joined
+from attnlab.mechanisms.structure.rci import FORMS, RCIOptions, cell_scores, joined
 from attnlab.structures.text_pairs import TextPairs
 
 MODELS = ["interaction", "representation"]
@@ -42,7 +42,7 @@ def by_loops(q: Tensor, k: Tensor, v: Tensor, model: str) -> Tensor:
 def test_forms_are_the_equation(form: str, model: str) -> None:
     made = drawn()
     wanted = by_loops(*made, model)
-    found = FORMS[form](*made, structure=PAIRS, options=Reading(model=model))  # type: ignore[arg-type]
+    found = FORMS[form](*made, structure=PAIRS, options=RCIOptions(model=model))  # type: ignore[arg-type]
     torch.testing.assert_close(found, wanted)
     direction = torch.randn_like(wanted)
     pairs = (torch.autograd.grad((x * direction).sum(), made) for x in (found, wanted))

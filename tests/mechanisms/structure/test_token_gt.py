@@ -8,7 +8,12 @@ import torch
 from torch import Tensor, nn
 
 import attnlab
-from attnlab.mechanisms.structure.token_gt import FORMS, GraphTokens, Identified, orthogonal_rows
+from attnlab.mechanisms.structure.token_gt import (
+    FORMS,
+    GraphTokens,
+    TokenGTOptions,
+    orthogonal_rows,
+)
 from attnlab.structures.graph import Graph
 from attnlab.structures.graph_batch import GraphBatch
 
@@ -21,7 +26,7 @@ GRAPHS = [
 
 def built(**options: object) -> GraphTokens:
     torch.manual_seed(4)
-    made = GraphTokens(DIM, Identified(**options)).double().eval()  # type: ignore[arg-type]
+    made = GraphTokens(DIM, TokenGTOptions(**options)).double().eval()  # type: ignore[arg-type]
     return made
 
 

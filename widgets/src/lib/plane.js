@@ -31,7 +31,7 @@ export function listed(names) {
 }
 
 /** Which key gets most, and why. */
-export function saidAloud({ names, keys, query, masked }, { scores, weights, seen }) {
+export function announcement({ names, keys, query, masked }, { scores, weights, seen }) {
   if (!seen.length) return "Every key is masked: all weights are 0, and so is the output.";
   const order = [...seen].sort((i, j) => scores[j] - scores[i] || i - j);
   const [first] = order;

@@ -62,7 +62,7 @@ from torch import Tensor, nn
 from attnlab.core import patterns
 from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
-from attnlab.core.heads import Heads, finite
+from attnlab.core.heads import Heads, zero_nonfinite_padding
 from attnlab.core.layer import Layer
 from attnlab.core.options import Count, Size
 from attnlab.core.patterns import Pattern
@@ -79,7 +79,7 @@ from attnlab.core.shapes import (
 from attnlab.core.softmax import masked_softmax
 from attnlab.mechanisms.fixed.etc.blocks import BLOCK, blocked
 from attnlab.mechanisms.fixed.etc.labels import CROSS, Labels, label_of_pairs, validate_labels
-from attnlab.mechanisms.fixed.etc.structure import DEFAULT, GlobalLocal, PartOf, members
+from attnlab.mechanisms.fixed.etc.structure import DEFAULT, ETCOptions, PartOf, members
 
 # ---- naive
 
@@ -89,7 +89,7 @@ def naive(
     q: Queries, k: SelfKeys, v: SelfValues, *,
     labels: Labels = None, padding: TokenPadding = None, part_of: PartOf = None,
     global_keys: SelfKeys | None = None, global_values: SelfValues | None = None,
-    options: GlobalLocal = DEFAULT,
+    options: ETCOptions = DEFAULT,
 ) -> Outputs:  # fmt: skip
     """The equation under a dense mask. ``labels`` are the vectors a (None: all zero).
 
@@ -114,7 +114,7 @@ def naive(
     return out
 
 
-def _allowed(n: int, t: int, options: GlobalLocal, owners: Tensor) -> Bool[Tensor, "#b n n"]:
+def _allowed(n: int, t: int, options: ETCOptions, owners: Tensor) -> Bool[Tensor, "#b n n"]:
     """The allowed pairs of the four pieces."""
     i = torch.arange(n, device=owners.device)
     row, column = i[:, None], i[None, :]
@@ -139,7 +139,7 @@ class ETCAttention(Layer):
 
     @checked
     def __init__(
-        self, dim: Size, heads: Size, options: GlobalLocal = DEFAULT, *,
+        self, dim: Size, heads: Size, options: ETCOptions = DEFAULT, *,
         clip: Count = 12, separate: bool = False, form: Literal["naive", "blocked"] = "blocked",
         bias: bool = False,
     ) -> None:  # fmt: skip
@@ -157,7 +157,7 @@ class ETCAttention(Layer):
         q, k, v = self.heads.project(x, padding=padding)
         seen_by_global: dict[str, Tensor] = {}
         if self.pieces:
-            q, k, v, seen_by_global = self._separate(finite(x, padding), q, k, v)
+            q, k, v, seen_by_global = self._separate(zero_nonfinite_padding(x, padding), q, k, v)
         # Not while compiling: a pattern that holds a tensor cannot be built then.
         note("mask", lambda: self._mask(padding, part_of))
         given: dict[str, Any] = {"labels": self.labels, "padding": padding, "part_of": part_of}
@@ -195,9 +195,9 @@ CARD = Card(
     family="fixed",
     role="attend",
     forms=FORMS,
-    causal=GlobalLocal.CAUSAL,
-    because=GlobalLocal.BECAUSE,
-    options=GlobalLocal,
+    causal=ETCOptions.CAUSAL,
+    causal_reason=ETCOptions.CAUSAL_REASON,
+    options=ETCOptions,
     letters={"t": "global_tokens", "r": "radius"},
     time={
         "naive": 2 * h * n**2 * (d + e),
@@ -213,5 +213,5 @@ CARD = Card(
         {"global_tokens": 1, "radius": 200},
     ),
     build=ETCAttention,
-    small={"global_tokens": 2, "radius": 3, "segment": 4},
+    small_options={"global_tokens": 2, "radius": 3, "segment": 4},
 )

@@ -18,7 +18,7 @@ from attnlab.mechanisms.fixed.etc.labels import (
     by_membership,
     validate_labels,
 )
-from attnlab.mechanisms.fixed.etc.structure import DEFAULT, GlobalLocal, PartOf, members
+from attnlab.mechanisms.fixed.etc.structure import DEFAULT, ETCOptions, PartOf, members
 
 BLOCK = 32  # long queries in a block, at least
 
@@ -28,7 +28,7 @@ def blocked(
     q: Queries, k: SelfKeys, v: SelfValues, *,
     labels: Labels = None, padding: TokenPadding = None, part_of: PartOf = None,
     global_keys: SelfKeys | None = None, global_values: SelfValues | None = None,
-    options: GlobalLocal = DEFAULT, block: Size | None = None,
+    options: ETCOptions = DEFAULT, block: Size | None = None,
 ) -> Outputs:  # fmt: skip
     """The same output, computed for ``block`` long queries at a time (default: half the radius)."""
     validate_labels(labels, part_of, options)
@@ -67,7 +67,7 @@ def _of_global(
 
 def _of_long(
     q: Tensor, k: Tensor, v: Tensor, label_scores: Tensor | None, valid: Tensor, is_part: Tensor,
-    options: GlobalLocal, block: int,
+    options: ETCOptions, block: int,
 ) -> Tensor:  # fmt: skip
     """l2g and l2l: each block of queries with the t global keys and the keys within its radius."""
     t, n = is_part.shape[-1], is_part.shape[-2]

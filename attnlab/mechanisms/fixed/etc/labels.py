@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from attnlab.mechanisms.fixed.etc.structure import GlobalLocal
+from attnlab.mechanisms.fixed.etc.structure import ETCOptions
 
 CROSS = 4  # so many labels, the last ones, are not distances:
 OWN_GLOBAL, OTHER_GLOBAL, OWN_LONG, OTHER_LONG = range(-CROSS, 0)
@@ -38,7 +38,7 @@ def by_membership(label_scores: Tensor, is_part: Tensor, own: int, other: int) -
     return torch.where(is_part, label_scores[..., own, None], label_scores[..., other, None])
 
 
-def validate_labels(labels: Tensor | None, part_of: Tensor | None, options: GlobalLocal) -> None:
+def validate_labels(labels: Tensor | None, part_of: Tensor | None, options: ETCOptions) -> None:
     if labels is not None and (labels.shape[-2] < CROSS + 1 or labels.shape[-2] % 2 == 0):
         raise ValueError(
             f"a clip of k needs 2k + 5 labels, so their number is odd and at least 5: got "

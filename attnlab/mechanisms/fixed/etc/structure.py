@@ -16,7 +16,7 @@ PartOf = Int[Tensor, "b n"] | None  # the global token that each is part of, −
 
 
 @dataclass(frozen=True, kw_only=True)
-class GlobalLocal(PatternOptions):
+class ETCOptions(PatternOptions):
     """Global tokens first, then a long input with local attention.
 
     ``global_tokens``  how many of the first positions are global.
@@ -26,7 +26,7 @@ class GlobalLocal(PatternOptions):
     """
 
     CAUSAL: ClassVar[str] = "never"
-    BECAUSE: ClassVar[str] = (
+    CAUSAL_REASON: ClassVar[str] = (
         "its global tokens attend to what comes later, and all tokens to them; "
         "take a window of the past instead, as longformer has"
     )
@@ -53,7 +53,7 @@ class GlobalLocal(PatternOptions):
         return rows | columns & patterns.document(torch.where(i < t, i, part_of)) | long
 
 
-DEFAULT = GlobalLocal()
+DEFAULT = ETCOptions()
 
 
 @patterns.readable
@@ -88,7 +88,7 @@ def _own(i: Tensor, tokens: int, size: int) -> Tensor:
 
 
 def members(
-    n: int, options: GlobalLocal, part_of: Tensor | None, device: torch.device
+    n: int, options: ETCOptions, part_of: Tensor | None, device: torch.device
 ) -> Int[Tensor, "#b n"]:
     """The global token that each position is part of, −1 for none.
 

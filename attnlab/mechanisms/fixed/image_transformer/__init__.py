@@ -62,7 +62,7 @@ from attnlab.mechanisms.fixed.image_transformer.blocks import generation_order a
 
 
 @dataclass(frozen=True, kw_only=True)
-class QueryBlocks(PatternOptions):
+class ImageTransformerOptions(PatternOptions):
     """Query blocks and the memory around them: in 1-D, or, with ``width``, in 2-D.
 
     ``block``   positions of a block; in 2-D the columns of a rectangle.
@@ -97,7 +97,7 @@ class QueryBlocks(PatternOptions):
 n, l_q, l_m, h_q, h_m = letters("n l_q l_m h_q h_m")
 
 
-def pairs(chosen: QueryBlocks) -> sympy.Expr:
+def pairs(chosen: ImageTransformerOptions) -> sympy.Expr:
     """Each query attends to its memory block; margins outside of the image do not count."""
     if chosen.width is None:
         return n * (l_q + l_m)
@@ -112,7 +112,7 @@ def pairs(chosen: QueryBlocks) -> sympy.Expr:
 CARD = pattern_card(
     __doc__,
     name="image_transformer",
-    options=QueryBlocks,
+    options=ImageTransformerOptions,
     pairs=pairs,
     letters={"l_q": "block", "l_m": "memory", "h_q": "rows", "h_m": "above"},
     variants=(
@@ -122,5 +122,5 @@ CARD = pattern_card(
         {"width": 7, "rows": 2, "block": 3, "above": 1, "memory": 2},
         {"width": 5, "rows": 3, "block": 2, "above": 4, "memory": 5},
     ),
-    small={"block": 6, "memory": 4},
+    small_options={"block": 6, "memory": 4},
 )

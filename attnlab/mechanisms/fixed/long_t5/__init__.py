@@ -61,7 +61,7 @@ from torch.nn import functional as F
 
 from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
-from attnlab.core.heads import Heads, finite
+from attnlab.core.heads import Heads, zero_nonfinite_padding
 from attnlab.core.layer import Layer
 from attnlab.core.options import Count, Options, Size
 from attnlab.core.probe import note
@@ -88,7 +88,7 @@ from attnlab.mechanisms.fixed.long_t5.blocks import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransientGlobal(Options):
+class LongT5Options(Options):
     """The window and the blocks.
 
     ``radius``    how many tokens to either side a query attends to.
@@ -108,7 +108,7 @@ class TransientGlobal(Options):
 def naive(
     q: Queries, k: SelfKeys, v: SelfValues, global_k: GlobalKeys, global_v: GlobalValues,
     local_table: Biases, global_table: Biases, *,
-    padding: TokenPadding = None, options: TransientGlobal = TransientGlobal(),
+    padding: TokenPadding = None, options: LongT5Options = LongT5Options(),
 ) -> Outputs:  # fmt: skip
     """The equations (Guo et al., section 3.1), one row of n + G scores per query.
 
@@ -134,7 +134,7 @@ def _bias(table: Tensor, distance: Tensor, farthest: int) -> Tensor:
 
 
 def _global_scores(
-    q: Tensor, global_k: Tensor, table: Tensor, padding: Tensor | None, options: TransientGlobal
+    q: Tensor, global_k: Tensor, table: Tensor, padding: Tensor | None, options: LongT5Options
 ) -> tuple[Tensor, Tensor]:
     """Scores (b, h, n, globals) of the global tokens, and which of them exist
     (b or 1, 1, 1, globals)."""
@@ -152,7 +152,7 @@ def _global_scores(
 def blocked(
     q: Queries, k: SelfKeys, v: SelfValues, global_k: GlobalKeys, global_v: GlobalValues,
     local_table: Biases, global_table: Biases, *,
-    padding: TokenPadding = None, options: TransientGlobal = TransientGlobal(),
+    padding: TokenPadding = None, options: LongT5Options = LongT5Options(),
 ) -> Outputs:  # fmt: skip
     """Pieces of radius + 1 queries against three pieces of keys, and against the globals.
 
@@ -198,7 +198,7 @@ class LongT5Attention(Layer):
 
     @checked
     def __init__(
-        self, dim: Size, heads: Size, options: TransientGlobal = TransientGlobal(), *,
+        self, dim: Size, heads: Size, options: LongT5Options = LongT5Options(), *,
         buckets: Size = 32, form: Literal["naive", "blocked"] = "blocked",
     ) -> None:  # fmt: skip
         super().__init__()
@@ -211,8 +211,8 @@ class LongT5Attention(Layer):
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
-        n, x = x.shape[1], finite(x, padding)
-        self.heads.fits(x, "x")
+        n, x = x.shape[1], zero_nonfinite_padding(x, padding)
+        self.heads.check_input(x, "x")
         summaries = self.norm(sums(x, self.options.block, padding))
         q, k, v = self.heads.project(x, torch.cat([x, summaries.to(x.dtype)], dim=1))
         tensors = (q, k[:, :, :n], v[:, :, :n], k[:, :, n:], v[:, :, n:])
@@ -232,9 +232,9 @@ CARD = Card(
     role="attend",
     forms=FORMS,
     causal="never",
-    because="a global token is the sum of a whole block, and holds tokens that come after some of "
-    "the queries that attend to it (LongT5 decodes with full attention)",
-    options=TransientGlobal,
+    causal_reason="a global token is the sum of a whole block, and holds tokens that come after "
+    "some of the queries that attend to it (LongT5 decodes with full attention)",
+    options=LongT5Options,
     letters={"c": "block", "r": "radius"},
     time={
         "naive": 2 * h * n * (n + n / c) * (d + e),
@@ -249,5 +249,5 @@ CARD = Card(
         {"radius": 0, "block": 5, "buckets": 8, "farthest": 11},
     ),
     build=LongT5Attention,
-    small={"radius": 3, "block": 6},
+    small_options={"radius": 3, "block": 6},
 )

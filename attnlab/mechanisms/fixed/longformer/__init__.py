@@ -56,7 +56,7 @@ from torch import Tensor
 from attnlab.core import patterns
 from attnlab.core.card import letters
 from attnlab.core.forms import form
-from attnlab.core.heads import finite
+from attnlab.core.heads import zero_nonfinite_padding
 from attnlab.core.options import Size
 from attnlab.core.patterns import Pattern
 from attnlab.core.precision import upcast
@@ -87,7 +87,7 @@ from attnlab.mechanisms.fixed.longformer.led import EncoderDecoder as EncoderDec
 
 
 @dataclass(frozen=True, kw_only=True)
-class Window(PatternOptions):
+class LongformerOptions(PatternOptions):
     """A window, dilated or not, and global positions.
 
     ``window``            the paper's w, half of it to each side; even.
@@ -212,7 +212,7 @@ class LongformerAttention(PatternAttention):
 
     @checked
     def __init__(
-        self, dim: Size, heads: Size, options: Window = Window(), *,
+        self, dim: Size, heads: Size, options: LongformerOptions = LongformerOptions(), *,
         causal: bool = False, form: Literal["naive", "blocked"] = "blocked", bias: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(dim, heads, options, causal=causal, form=form, bias=bias)
@@ -225,7 +225,9 @@ class LongformerAttention(PatternAttention):
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
         q, k, v = self.heads.project(x, padding=padding)
         mask = note("mask", patterns.both(self.pattern, patterns.padding(padding)))
-        rows = self._global_rows(finite(x, padding)) if self.global_positions else None
+        rows = (
+            self._global_rows(zero_nonfinite_padding(x, padding)) if self.global_positions else None
+        )
         return self.heads.merge(FORMS[self.form](q, k, v, mask=mask, global_rows=rows))
 
     def _global_rows(self, x: Tensor) -> GlobalRows:
@@ -247,7 +249,7 @@ class LongformerAttention(PatternAttention):
 n, w = letters("n w")
 
 
-def pairs(chosen: Window) -> sympy.Expr:
+def pairs(chosen: LongformerOptions) -> sympy.Expr:
     """w + 1 keys for each query, and a row and a column for each global position."""
     return n * (w + 1 + 2 * len(chosen.global_positions))
 
@@ -255,12 +257,12 @@ def pairs(chosen: Window) -> sympy.Expr:
 CARD = pattern_card(
     __doc__,
     name="longformer",
-    options=Window,
+    options=LongformerOptions,
     pairs=pairs,
     letters={"w": "window"},
     variants=({"window": 36}, {"window": 4, "dilation": 3}, {"window": 6}),
     forms=FORMS,
     build=LongformerAttention,
     aliases=("led",),
-    small={"window": 8},
+    small_options={"window": 8},
 )

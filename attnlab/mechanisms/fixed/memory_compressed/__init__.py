@@ -74,10 +74,10 @@ from attnlab.core.shapes import (
     checked,
 )
 from attnlab.core.softmax import masked_softmax
-from attnlab.mechanisms.fixed.memory_compressed.by_products import convolved, fused, sdpa
+from attnlab.mechanisms.fixed.memory_compressed.fused import convolved, fused, sdpa
 from attnlab.mechanisms.fixed.memory_compressed.local import LocalAttention
 from attnlab.mechanisms.fixed.memory_compressed.options import (
-    Compression,
+    MemoryCompressedOptions,
     flops,
     naive_flops,
     scores,
@@ -95,14 +95,9 @@ from attnlab.mechanisms.fixed.memory_compressed.slots import (
 )
 
 __all__ = [
-    "CARD",
-    "FORMS",
-    "Compression",
-    "LocalAttention",
-    "MemoryCompressedAttention",
-    "fused",
-    "naive",
-]
+    "CARD", "FORMS", "LocalAttention", "MemoryCompressedAttention", "MemoryCompressedOptions",
+    "fused", "naive",
+]  # fmt: skip
 
 # ---- naive
 
@@ -167,7 +162,7 @@ class MemoryCompressedAttention(Layer):
     def __init__(
         self, dim: Size, heads: Size, *,
         causal: bool = False, form: Literal["naive", "fused"] = "fused",
-        options: Compression = Compression(),
+        options: MemoryCompressedOptions = MemoryCompressedOptions(),
     ) -> None:  # fmt: skip
         super().__init__()
         if options.kind == "local":
@@ -241,7 +236,7 @@ class MemoryCompressedAttention(Layer):
 def layer(
     dim: Size, heads: Size, *,
     causal: bool = False, form: Literal["naive", "fused"] = "fused",
-    options: Compression = Compression(),
+    options: MemoryCompressedOptions = MemoryCompressedOptions(),
 ) -> MemoryCompressedAttention | LocalAttention:  # fmt: skip
     """The layer of one kind: a compressed one, or the local one that it alternates with."""
     if options.kind == "local":
@@ -258,7 +253,7 @@ CARD = Card(
     role="attend",
     forms=FORMS,
     causal="optional",
-    options=Compression,
+    options=MemoryCompressedOptions,
     letters={"s": "stride", "w": "kernel", "c": "block"},
     time={"naive": naive_flops, "fused": flops},
     memory={"naive": scores, "fused": scores},

@@ -11,7 +11,7 @@ from attnlab.core.sparse.attention import PatternAttention, PatternOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalBlocks(PatternOptions):
+class LocalOptions(PatternOptions):
     """Each position attends to its own block.
 
     ``block``  the number of positions in a block.
@@ -35,4 +35,4 @@ class LocalAttention(PatternAttention):
         causal: bool = False, form: Literal["naive", "fused"] = "fused", block: Size = 256,
     ) -> None:  # fmt: skip
         by: Literal["naive", "blocked"] = "naive" if form == "naive" else "blocked"
-        super().__init__(dim, heads, LocalBlocks(block=block), causal=causal, form=by)
+        super().__init__(dim, heads, LocalOptions(block=block), causal=causal, form=by)

@@ -14,7 +14,7 @@ h, n, m, d, e, s, w, c = letters("h n m d e s w c")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compression(Options):
+class MemoryCompressedOptions(Options):
     """A compressed layer, or the local layer that it alternates with.
 
     ``kind``    "compressed" or "local".
@@ -38,7 +38,7 @@ class Compression(Options):
         refuse_gaps(self.kernel, self.stride)
 
 
-def flops(chosen: Compression) -> sympy.Expr:
+def flops(chosen: MemoryCompressedOptions) -> sympy.Expr:
     """FLOPs: convolutions and attention to slots, or attention within blocks (local),
     of which several may share a block of queries."""
     if chosen.kind == "local":
@@ -46,11 +46,11 @@ def flops(chosen: Compression) -> sympy.Expr:
     return 2 * h * (m / s) * (w * (d**2 + e**2) + n * (d + e))
 
 
-def naive_flops(chosen: Compression) -> sympy.Expr:
+def naive_flops(chosen: MemoryCompressedOptions) -> sympy.Expr:
     """The same, except that a local layer computes all pairs and masks them."""
     return 2 * h * n * m * (d + e) if chosen.kind == "local" else flops(chosen)
 
 
-def scores(chosen: Compression) -> sympy.Expr:
+def scores(chosen: MemoryCompressedOptions) -> sympy.Expr:
     """Elements in memory: weights and windows (compressed), or the dense scores (local)."""
     return h * n * m if chosen.kind == "local" else h * (n * m / s + m * w * d)

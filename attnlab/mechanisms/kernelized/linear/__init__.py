@@ -85,7 +85,7 @@ from attnlab.core.shapes import (
 )
 from attnlab.mechanisms.kernelized.linear import recurrence as linear_recurrence
 from attnlab.mechanisms.kernelized.linear.feature_maps import (
-    Features,
+    LinearOptions,
     dpfp_features,
     elu_features,
     exponential_features,
@@ -94,18 +94,9 @@ from attnlab.mechanisms.kernelized.linear.feature_maps import (
 from attnlab.mechanisms.kernelized.linear.recurrence import Sums, reciprocal
 
 __all__ = [
-    "CARD",
-    "FORMS",
-    "Features",
-    "LinearAttention",
-    "chunked",
-    "dpfp_features",
-    "elu_features",
-    "exponential_features",
-    "naive",
-    "recurrent",
-    "relu_features",
-]
+    "CARD", "FORMS", "LinearAttention", "LinearOptions", "chunked", "dpfp_features", "elu_features",
+    "exponential_features", "naive", "recurrent", "relu_features",
+]  # fmt: skip
 
 
 # ---- naive
@@ -114,7 +105,7 @@ __all__ = [
 @form
 def naive(
     q: Queries, k: Keys, v: Values, *,
-    causal: bool = False, padding: KeyPadding = None, options: Features = Features(),
+    causal: bool = False, padding: KeyPadding = None, options: LinearOptions = LinearOptions(),
 ) -> Outputs:  # fmt: skip
     """The weights φ(q)·φ(k), masked, divided by their sum (Katharopoulos et al., eq. 4)."""
     phi_q, phi_k = _featured(q, k, padding, options)
@@ -126,7 +117,7 @@ def naive(
 
 
 def _featured(
-    q: Tensor, k: Tensor, padding: Tensor | None, options: Features
+    q: Tensor, k: Tensor, padding: Tensor | None, options: LinearOptions
 ) -> tuple[Tensor, Tensor]:
     """φ(q) and φ(k); the features of padded keys are zero, which masks them."""
     q, k = options(q), options(k)
@@ -141,7 +132,7 @@ def _featured(
 @form
 def recurrent(
     q: Queries, k: Keys, v: Values, *,
-    causal: bool = False, padding: KeyPadding = None, options: Features = Features(),
+    causal: bool = False, padding: KeyPadding = None, options: LinearOptions = LinearOptions(),
 ) -> Outputs:  # fmt: skip
     """The RNN (eq. 16 to 20): each key and value is added to S and z, each query reads them.
 
@@ -169,7 +160,7 @@ def recurrent(
 @form
 def chunked(
     q: Queries, k: Keys, v: Values, *,
-    causal: bool = False, padding: KeyPadding = None, options: Features = Features(),
+    causal: bool = False, padding: KeyPadding = None, options: LinearOptions = LinearOptions(),
 ) -> Outputs:  # fmt: skip
     """One sum over the keys (eq. 5 and 6); causally a running one, a chunk of tokens at a time.
 
@@ -194,7 +185,7 @@ class LinearAttention(Layer):
     def __init__(
         self, dim: Size, heads: Size, *,
         causal: bool = False, form: Literal["naive", "recurrent", "chunked"] = "chunked",
-        options: Features = Features(), bias: bool = False,
+        options: LinearOptions = LinearOptions(), bias: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
         self.heads = Heads(dim, heads, bias=bias)
@@ -225,13 +216,13 @@ class LinearAttention(Layer):
 h, n, m, d, e, c = letters("h n m d e c")
 
 
-def flops(chosen: Features, causal: bool) -> sympy.Expr:
+def flops(chosen: LinearOptions, causal: bool) -> sympy.Expr:
     """Sums and products with them; causally also those within chunks."""
     r = chosen.count(d)
     return 2 * h * (n + m) * r * e + (2 * h * n * c * (r + e) if causal else 0)
 
 
-def elements(chosen: Features, causal: bool) -> sympy.Expr:
+def elements(chosen: LinearOptions, causal: bool) -> sympy.Expr:
     """Features and values; causally also the scores and the sum of every chunk."""
     r = chosen.count(d)
     return h * n * (r + e) + (h * n * (c + r * (e + 1) / c) if causal else 0)
@@ -244,7 +235,7 @@ CARD = Card(
     role="attend",
     forms=FORMS,
     causal="optional",
-    options=Features,
+    options=LinearOptions,
     letters={"c": "chunk"},
     time={
         "naive": lambda chosen: 2 * h * n * m * (chosen.count(d) + e),

@@ -58,7 +58,7 @@ def exponential_features(x: Float[Tensor, "... d"], degree: int = 2) -> Float[Te
 
 
 @dataclass(frozen=True, kw_only=True)
-class Features(Options):
+class LinearOptions(Options):
     """The feature map φ.
 
     ``feature``  "elu", "relu", "dpfp" or "taylor".

@@ -22,8 +22,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.core.carried import emptied
-from attnlab.core.derivatives import refuse_second
+from attnlab.core.carried import reset_rows
+from attnlab.core.derivatives import forbid_double_backward
 from attnlab.core.integers import check_integer
 from attnlab.core.precision import no_autocast, upcast_together
 from attnlab.core.probe import note
@@ -42,7 +42,7 @@ class Sums(NamedTuple):
 
     def cleared(self, ended: Bool[Tensor, "b"]) -> "Sums":
         """Zeros, as at the beginning, in those sequences whose document has ``ended``."""
-        return emptied(self, ended)
+        return reset_rows(self, ended)
 
 
 def chunked(
@@ -137,7 +137,7 @@ class _Advance(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, d_out: Tensor, later: Tensor) -> tuple[Tensor | None, ...]:
-        refuse_second("the chunked form")
+        forbid_double_backward("the chunked form")
         q, k, v, out, scale, *kept = ctx.saved_tensors  # once: a checkpoint gives them only once
         chunk, (b, h) = ctx.chunk, q.shape[:2]
         dq, dk, dv = (torch.empty_like(x) for x in (q, k, v))

@@ -94,8 +94,8 @@ from attnlab.core.shapes import (
 )
 from attnlab.mechanisms.kernelized.performer.random_features import (
     FeatureMap,
+    PerformerOptions,
     Projection,
-    RandomFeatures,
     default_features,
     features,
     gaussian_rows,
@@ -113,21 +113,10 @@ from attnlab.mechanisms.kernelized.performer.sums import (
 )
 
 __all__ = [
-    "CARD",
-    "FORMS",
-    "Performer",
-    "RandomFeatures",
-    "State",
-    "chunked",
-    "default_features",
-    "features",
-    "gaussian_rows",
-    "naive",
-    "orthogonal_rows",
-    "recurrent",
-    "rescaled",
+    "CARD", "FORMS", "Performer", "PerformerOptions", "State", "chunked", "default_features",
+    "features", "gaussian_rows", "naive", "orthogonal_rows", "recurrent", "rescaled",
     "trigonometric_features",
-]
+]  # fmt: skip
 
 
 # ---- naive
@@ -136,7 +125,8 @@ __all__ = [
 @form
 def naive(
     q: Queries, k: Keys, v: Values, projection: Projection, *,
-    causal: bool = False, padding: KeyPadding = None, options: RandomFeatures = RandomFeatures(),
+    causal: bool = False, padding: KeyPadding = None,
+    options: PerformerOptions = PerformerOptions(),
 ) -> Outputs:  # fmt: skip
     """The n × m map of the features, dense: rows of φ(q)·φ(k), each divided by its sum."""
     scale = q.shape[-1] ** -0.25
@@ -170,7 +160,7 @@ class Performer(nn.Module):
     def __init__(
         self, dim: Size, heads: Size, *, causal: bool = False,
         form: Literal["naive", "rescaled", "recurrent", "chunked"] = "chunked",
-        options: RandomFeatures = RandomFeatures(), bias: bool = False,
+        options: PerformerOptions = PerformerOptions(), bias: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
         self.heads = Heads(dim, heads, bias=bias)
@@ -221,13 +211,13 @@ class Performer(nn.Module):
 h, n, m, d, e, c = letters("h n m d e c")
 
 
-def flops(chosen: RandomFeatures, causal: bool = False) -> sympy.Expr:
+def flops(chosen: PerformerOptions, causal: bool = False) -> sympy.Expr:
     """Features, sums and products with them; causally also those within chunks."""
     r = chosen.count(d)
     return 2 * h * r * (d + e) * (n + m) + (2 * h * n * c * (r + e) if causal else 0)
 
 
-def elements(chosen: RandomFeatures, causal: bool) -> sympy.Expr:
+def elements(chosen: PerformerOptions, causal: bool) -> sympy.Expr:
     """The features; causally also the scores and the sum of every chunk."""
     r = chosen.count(d)
     return h * n * r + (h * n * (c + r * (e + 1) / c) if causal else 0)
@@ -240,7 +230,7 @@ CARD = Card(
     role="attend",
     forms=FORMS,
     causal="optional",
-    options=RandomFeatures,
+    options=PerformerOptions,
     letters={"c": "chunk"},
     time={
         "naive": lambda chosen: (

@@ -136,7 +136,7 @@ class FeatureMap(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RandomFeatures(Options):
+class PerformerOptions(Options):
     """The features φ, and how they are drawn.
 
     ``features``    r per head; d log d, and at least 2 d, unless given.

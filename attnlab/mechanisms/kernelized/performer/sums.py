@@ -15,8 +15,8 @@ from attnlab.core.tracing import exporting, on_cpu
 from attnlab.mechanisms.kernelized.performer.random_features import (
     FeatureMap,
     Features,
+    PerformerOptions,
     Projection,
-    RandomFeatures,
 )
 
 
@@ -70,7 +70,8 @@ def finite_unit(unit: Tensor) -> Tensor:
 @form
 def rescaled(
     q: Queries, k: Keys, v: Values, projection: Projection, *,
-    causal: bool = False, padding: KeyPadding = None, options: RandomFeatures = RandomFeatures(),
+    causal: bool = False, padding: KeyPadding = None,
+    options: PerformerOptions = PerformerOptions(),
 ) -> Outputs:  # fmt: skip
     """The same map, also where the exponents are too large or too small for ``naive``."""
     phi = FeatureMap.of(options.kernel, projection)
@@ -91,7 +92,8 @@ def rescaled(
 @form
 def chunked(
     q: Queries, k: Keys, v: Values, projection: Projection, *,
-    causal: bool = False, padding: KeyPadding = None, options: RandomFeatures = RandomFeatures(),
+    causal: bool = False, padding: KeyPadding = None,
+    options: PerformerOptions = PerformerOptions(),
 ) -> Outputs:  # fmt: skip
     """Linear: the sums first, then every query reads them; causally chunk by chunk."""
     phi = FeatureMap.of(options.kernel, projection)
@@ -194,7 +196,8 @@ def _decay(size: Tensor, unit: Tensor) -> Tensor:
 @form
 def recurrent(
     q: Queries, k: Keys, v: Values, projection: Projection, *,
-    causal: bool = False, padding: KeyPadding = None, options: RandomFeatures = RandomFeatures(),
+    causal: bool = False, padding: KeyPadding = None,
+    options: PerformerOptions = PerformerOptions(),
 ) -> Outputs:  # fmt: skip
     """One key at a time is added to a state of constant size, which each query reads."""
     phi = FeatureMap.of(options.kernel, projection)

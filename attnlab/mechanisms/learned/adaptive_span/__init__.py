@@ -54,7 +54,7 @@ from attnlab.core.cache import KeyValueCache
 from attnlab.core.card import Card, letters
 from attnlab.core.derivatives import within
 from attnlab.core.forms import form
-from attnlab.core.heads import Heads, finite
+from attnlab.core.heads import Heads, zero_nonfinite_padding
 from attnlab.core.options import Size
 from attnlab.core.positions import Rotation
 from attnlab.core.probe import note
@@ -70,11 +70,11 @@ from attnlab.core.shapes import (
     checked,
 )
 from attnlab.mechanisms.learned.adaptive_span.blocks import powers, some_blocks
-from attnlab.mechanisms.learned.adaptive_span.spans import Span, noted, penalty
+from attnlab.mechanisms.learned.adaptive_span.spans import AdaptiveSpanOptions, noted, penalty
 
 __all__ = [
-    "AT_ONCE", "BLOCK", "CARD", "FORMS", "AdaptiveSpanAttention", "Span", "banded", "naive",
-    "penalty",
+    "AT_ONCE", "BLOCK", "CARD", "FORMS", "AdaptiveSpanAttention", "AdaptiveSpanOptions", "banded",
+    "naive", "penalty",
 ]  # fmt: skip
 
 Spans = Float[Tensor, "h"] | Float[Tensor, "b h n"]
@@ -91,7 +91,7 @@ AT_ONCE = 1 << 22
 @form
 def naive(
     q: Queries, k: Keys, v: Values, span: Spans, *,
-    padding: KeyPadding = None, options: Span = Span(),
+    padding: KeyPadding = None, options: AdaptiveSpanOptions = AdaptiveSpanOptions(),
 ) -> Outputs:  # fmt: skip
     """The equation, dense. The queries are the last n of m positions."""
     n, m = q.shape[-2], k.shape[-2]
@@ -121,7 +121,7 @@ def _of_queries(span: Tensor) -> Tensor:
 @form(autocast=True)
 def banded(
     q: Queries, k: Keys, v: Values, span: Spans, *,
-    padding: KeyPadding = None, options: Span = Span(),
+    padding: KeyPadding = None, options: AdaptiveSpanOptions = AdaptiveSpanOptions(),
 ) -> Outputs:  # fmt: skip
     """The same in blocks of queries, each with the keys within the longest span.
 
@@ -172,7 +172,7 @@ class AdaptiveSpanAttention(nn.Module):
 
     @checked
     def __init__(
-        self, dim: Size, heads: Size, options: Span = Span(), *,
+        self, dim: Size, heads: Size, options: AdaptiveSpanOptions = AdaptiveSpanOptions(), *,
         start: float = 0.0, dynamic: bool = False, form: Literal["naive", "banded"] = "banded",
         bias: bool = False, positions: Rotation | None = None,
     ) -> None:  # fmt: skip
@@ -211,7 +211,7 @@ class AdaptiveSpanAttention(nn.Module):
         """
         q, k, v = self.heads.project(x, padding=padding)
         note("mask", patterns.visible(True, padding))
-        span = self.span(finite(x, padding))
+        span = self.span(zero_nonfinite_padding(x, padding))
         out = FORMS[self.form](q, k, v, span, padding=padding, options=self.options)
         return self.heads.merge(out)
 
@@ -243,8 +243,8 @@ CARD = Card(
     role="attend",
     forms=FORMS,
     causal="always",
-    because="a span is a distance back into the past",
-    options=Span,
+    causal_reason="a span is a distance back into the past",
+    options=AdaptiveSpanOptions,
     letters={"s": "max_span"},
     time={"naive": 2 * h * n * m * (d + e), "banded": h * n * (3 * s + 64) * (d + e + 1)},
     memory={"naive": h * n * m, "banded": h * n * (3 * s / 2 + 32)},
@@ -255,5 +255,5 @@ CARD = Card(
     ),
     build=AdaptiveSpanAttention,
     aliases=("adaptive_attention_span",),
-    small={"max_span": 12, "ramp": 6, "start": 4.0},
+    small_options={"max_span": 12, "ramp": 6, "start": 4.0},
 )

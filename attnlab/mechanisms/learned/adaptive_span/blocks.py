@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from attnlab.mechanisms.learned.adaptive_span.spans import Span
+from attnlab.mechanisms.learned.adaptive_span.spans import AdaptiveSpanOptions
 
 
 def powers(scores: Tensor) -> Tensor:
@@ -13,8 +13,9 @@ def powers(scores: Tensor) -> Tensor:
 
 
 def some_blocks(
-    q: Tensor, k: Tensor, v: Tensor, span: Tensor, real: Tensor, *, c: int, options: Span
-) -> Tensor:
+    q: Tensor, k: Tensor, v: Tensor, span: Tensor, real: Tensor, *,
+    c: int, options: AdaptiveSpanOptions,
+) -> Tensor:  # fmt: skip
     """Some blocks of c queries; the last column of v is 1, for the sum of weights."""
     reach = k.shape[-2] - q.shape[-2]
     queries = q.unflatten(-2, (-1, c))

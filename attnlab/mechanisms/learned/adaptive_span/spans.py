@@ -8,11 +8,11 @@ from torch import Tensor
 
 from attnlab.core.options import Options, Size
 from attnlab.core.probe import Notes, note
-from attnlab.core.tracing import hidden
+from attnlab.core.tracing import is_abstract
 
 
 @dataclass(frozen=True, kw_only=True)
-class Span(Options):
+class AdaptiveSpanOptions(Options):
     """How far a span may reach, and how it fades.
 
     ``max_span``      S, the longest span: keys further back are never attended to.
@@ -33,7 +33,7 @@ class Span(Options):
         """The largest distance of m positions that any span reaches; that of S where spans cannot
         be looked at."""
         longest = max(1, min(self.max_span, m - 1))
-        if hidden(span) or not span.numel():
+        if is_abstract(span) or not span.numel():
             return longest
         far = float(span.detach().max()) + self.ramp
         return max(1, math.ceil(far) - 1) if far < longest else longest

@@ -59,7 +59,7 @@ from attnlab.core.positions import Bias, PositionScheme, biased
 from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import Keys, Outputs, Queries, Values, checked
-from attnlab.core.tracing import hidden
+from attnlab.core.tracing import is_abstract
 from attnlab.mechanisms.learned.entmax import definition
 from attnlab.mechanisms.learned.entmax.implicit import entmax
 
@@ -118,7 +118,7 @@ def _of_heads(alpha: Alpha, q: Tensor) -> float | Tensor:
         )
     if alpha.device != q.device:
         raise ValueError(f"alpha is on {alpha.device}, but the queries are on {q.device}")
-    if not hidden(alpha) and not bool((alpha >= 1).all()):
+    if not is_abstract(alpha) and not bool((alpha >= 1).all()):
         raise ValueError(f"the alpha of a head should be at least 1, got {float(alpha.min())}")
     return note("alpha", alpha)[:, None, None]
 

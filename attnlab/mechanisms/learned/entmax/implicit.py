@@ -23,8 +23,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnlab.core.derivatives import refuse_second
-from attnlab.core.tracing import hidden
+from attnlab.core.derivatives import forbid_double_backward
+from attnlab.core.tracing import is_abstract
 from attnlab.mechanisms.learned.entmax.definition import bisected, excess, shifted, slopes_of
 
 PIECE = 1 << 17  # scores that are computed at once on a CPU
@@ -59,7 +59,7 @@ class _Entmax(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
-        refuse_second("α-entmax in its implicit form")
+        forbid_double_backward("α-entmax in its implicit form")
         weights, alpha = ctx.saved_tensors
         p = weights.reshape(-1, weights.shape[-1])
         t = excess(ctx.alpha if alpha is None else alpha, p)
@@ -96,7 +96,7 @@ def _solved(z: Tensor, t: float | Tensor) -> Tensor:
 
 def _convex(t: float | Tensor) -> bool:
     if isinstance(t, Tensor):
-        return not hidden(t) and bool((t <= 1).all())
+        return not is_abstract(t) and bool((t <= 1).all())
     return t <= 1
 
 
@@ -109,7 +109,7 @@ def _newton(z: Tensor, t: float | Tensor) -> Tensor:
         step = -p * torch.expm1(-t * p.log()) / (t * slopes)
         c = c + step.where(moves, 0)
         moves = moves & (step.abs() > precision)
-        if not hidden(z) and not bool(moves.any()):
+        if not is_abstract(z) and not bool(moves.any()):
             break
     return c
 

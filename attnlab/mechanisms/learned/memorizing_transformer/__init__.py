@@ -87,7 +87,7 @@ from attnlab.core.softmax import masked_softmax
 from attnlab.mechanisms.learned.memorizing_transformer.costs import found
 from attnlab.mechanisms.learned.memorizing_transformer.segments import (
     LocalBias,
-    Memory,
+    MemorizingOptions,
     PerHead,
     Piece,
     attend,
@@ -105,7 +105,8 @@ from attnlab.mechanisms.learned.memorizing_transformer.segments import (
 from attnlab.mechanisms.learned.memorizing_transformer.state import MemoryState
 
 __all__ = [
-    "CARD", "FORMS", "MemorizingAttention", "Memory", "MemoryState", "chunked", "naive", "unit",
+    "CARD", "FORMS", "MemorizingAttention", "MemorizingOptions", "MemoryState", "chunked", "naive",
+    "unit",
 ]  # fmt: skip
 
 # ---- naive
@@ -114,7 +115,8 @@ __all__ = [
 @form
 def naive(
     q: Queries, k: SelfKeys, v: SelfValues, gate: PerHead | None, scale: PerHead, *,
-    local_bias: LocalBias = None, padding: TokenPadding = None, options: Memory = Memory(),
+    local_bias: LocalBias = None, padding: TokenPadding = None,
+    options: MemorizingOptions = MemorizingOptions(),
 ) -> Outputs:  # fmt: skip
     """The equation (Wu et al., section 3.2), dense; without a gate one softmax over both.
 
@@ -153,7 +155,8 @@ def naive(
 @checked
 def chunked(
     q: Queries, k: SelfKeys, v: SelfValues, gate: PerHead | None, scale: PerHead, *,
-    local_bias: LocalBias = None, padding: TokenPadding = None, options: Memory = Memory(),
+    local_bias: LocalBias = None, padding: TokenPadding = None,
+    options: MemorizingOptions = MemorizingOptions(),
 ) -> Outputs:  # fmt: skip
     """The same, one segment after the other; of the memory only what was fetched is weighed."""
     at = positions_of(q.shape[2], q.device, padding=padding).expand(len(q), q.shape[2])
@@ -183,7 +186,7 @@ class MemorizingAttention(Layer):
     def __init__(
         self, dim: Size, heads: Size, *,
         form: Literal["naive", "chunked"] = "chunked", gated: bool = True,
-        scale: float | None = None, options: Memory = Memory(),
+        scale: float | None = None, options: MemorizingOptions = MemorizingOptions(),
         positions: DistanceBias | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
@@ -244,8 +247,8 @@ CARD = Card(
     role="attend",
     forms=FORMS,
     causal="always",
-    because="its memory holds what was read before",
-    options=Memory,
+    causal_reason="its memory holds what was read before",
+    options=MemorizingOptions,
     letters={"c": "segment", "w": "cache", "M": "memory", "k": "neighbours"},
     time={
         "naive": 4 * h * n * m * (d + e),
@@ -274,5 +277,5 @@ CARD = Card(
     ),
     build=MemorizingAttention,
     aliases=("memorizing", "knn_memory"),
-    small={"segment": 6, "cache": 3, "memory": 16, "neighbours": 3},
+    small_options={"segment": 6, "cache": 3, "memory": 16, "neighbours": 3},
 )

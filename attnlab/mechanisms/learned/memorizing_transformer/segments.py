@@ -20,7 +20,7 @@ LocalBias = Float[Tensor, "h r"] | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Memory(Options):
+class MemorizingOptions(Options):
     """The segments, the cache and the memory: by default the paper's smallest, divided by four.
 
     ``segment``     how many tokens are read before they are stored (512 in the paper).
@@ -62,17 +62,17 @@ class Memory(Options):
         return position - position % self.segment
 
 
-def unit(x: Tensor, options: Memory) -> Tensor:
+def unit(x: Tensor, options: MemorizingOptions) -> Tensor:
     """Queries or keys as they are compared, and stored; half precisions become float32."""
     return F.normalize(upcast(x), dim=-1) if options.normalise else upcast(x)
 
 
-def first_scale(d: int, options: Memory) -> float:
+def first_scale(d: int, options: MemorizingOptions) -> float:
     """The scale at which random queries and keys of width d have scores of variance one."""
     return float(d ** (0.5 if options.normalise else -0.5))
 
 
-def bias_by_distance(scheme: object, options: Memory, device: torch.device) -> LocalBias:
+def bias_by_distance(scheme: object, options: MemorizingOptions, device: torch.device) -> LocalBias:
     """(h, r): a number for each of the distances 0 … r − 1 to a local key, where a scheme has
     biases."""
     if not isinstance(scheme, DistanceBias):
@@ -95,7 +95,7 @@ def combined(near: Tensor, far: Tensor, gate: Tensor) -> Tensor:
     return (1 - g) * near + g * far
 
 
-def refuse_twice(gate: Tensor | None, options: Memory) -> None:
+def refuse_twice(gate: Tensor | None, options: MemorizingOptions) -> None:
     """A ValueError for one softmax over a memory and a cache that hold the same keys."""
     if gate is None and options.memory and options.stored == "segment" and options.cache:
         raise ValueError(
@@ -105,7 +105,7 @@ def refuse_twice(gate: Tensor | None, options: Memory) -> None:
 
 
 def note_fetched(
-    found: list[Tensor], weights: list[Tensor], gate: Tensor | None, options: Memory
+    found: list[Tensor], weights: list[Tensor], gate: Tensor | None, options: MemorizingOptions
 ) -> None:
     """Note what the queries of each piece have fetched, and the gate."""
 
@@ -134,7 +134,7 @@ class Past(NamedTuple):
     """The keys of these."""
 
     @classmethod
-    def of(cls, k: Tensor, v: Tensor, seen: Tensor | None, options: Memory) -> "Past":
+    def of(cls, k: Tensor, v: Tensor, seen: Tensor | None, options: MemorizingOptions) -> "Past":
         """Keeps the last positions before a segment, at least as many as ``options.reach``."""
         high = max(0, k.shape[2] - options.delay)
         stored = slice(max(0, high - options.memory), high)
@@ -163,7 +163,7 @@ class Piece(NamedTuple):
 
 def attend(
     q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, scale: Tensor, *,
-    at: Tensor, seen: Tensor | None, local_bias: LocalBias, options: Memory,
+    at: Tensor, seen: Tensor | None, local_bias: LocalBias, options: MemorizingOptions,
 ) -> Tensor:  # fmt: skip
     """All segments of a text, one after the other.
 
@@ -187,7 +187,7 @@ def attend(
     return joined(pieces, gate, options)
 
 
-def joined(pieces: list[Piece], gate: Tensor | None, options: Memory) -> Tensor:
+def joined(pieces: list[Piece], gate: Tensor | None, options: MemorizingOptions) -> Tensor:
     """The outputs of all pieces; what they fetched is noted."""
     neighbours, weights = ([getattr(p, name) for p in pieces] for name in ("neighbours", "weights"))
     note_fetched(neighbours, weights, gate, options)
@@ -196,7 +196,7 @@ def joined(pieces: list[Piece], gate: Tensor | None, options: Memory) -> Tensor:
 
 def piece(
     q: Tensor, k: Tensor, v: Tensor, *, past: Past, gate: Tensor | None, scale: Tensor,
-    at: Tensor, first: int, seen: Tensor | None, local_bias: LocalBias, options: Memory,
+    at: Tensor, first: int, seen: Tensor | None, local_bias: LocalBias, options: MemorizingOptions,
 ) -> Piece:  # fmt: skip
     """One softmax over the local keys, one over the fetched, or one over both without a gate.
 
@@ -237,7 +237,7 @@ class Fetched(NamedTuple):
     values: Float[Tensor, "b h t k e"]
 
 
-def _fetched(q: Tensor, past: Past, options: Memory) -> tuple[Fetched, Tensor]:
+def _fetched(q: Tensor, past: Past, options: MemorizingOptions) -> tuple[Fetched, Tensor]:
     """What each query fetches from the memory, and where from."""
     found = past.memory.nearest(q, options.neighbours)
     keys, values = (upcast(_gathered(x[:, :, past.stored], found)) for x in past[:2])

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attnlab.core.cache import KeyValueCache
 from attnlab.core.carried import check_ended
-from attnlab.mechanisms.learned.memorizing_transformer.segments import Memory, Past
+from attnlab.mechanisms.learned.memorizing_transformer.segments import MemorizingOptions, Past
 
 
 class MemoryState(NamedTuple):
@@ -24,7 +24,7 @@ class MemoryState(NamedTuple):
     begins: Int[Tensor, "b"]
 
     @classmethod
-    def of(cls, k: Tensor, v: Tensor, options: Memory) -> "MemoryState":
+    def of(cls, k: Tensor, v: Tensor, options: MemorizingOptions) -> "MemoryState":
         """After a text whose keys (b, h, m, d), as ``unit`` makes them, and values these are."""
         length = k.shape[2]
         start = options.start(length)
@@ -40,7 +40,7 @@ class MemoryState(NamedTuple):
         new = self._replace(begins=self.begins.masked_fill(ended, self.length))
         return new._replace(past=self.past.hiding(new.seen[:, : self.past.length]))
 
-    def extended(self, k: Tensor, v: Tensor, options: Memory) -> "MemoryState":
+    def extended(self, k: Tensor, v: Tensor, options: MemorizingOptions) -> "MemoryState":
         """With the keys and values of new positions of the present segment."""
         if self.own.length != self.length % options.segment:
             raise ValueError(
@@ -50,7 +50,7 @@ class MemoryState(NamedTuple):
         own = KeyValueCache.extended(self.own, k, v)
         return self._replace(own=own, length=self.length + k.shape[2])
 
-    def stored(self, options: Memory) -> "MemoryState":
+    def stored(self, options: MemorizingOptions) -> "MemoryState":
         """The same where the segment goes on; after its end it is part of the past."""
         if self.own.length < options.segment:
             return self

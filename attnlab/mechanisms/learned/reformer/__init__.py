@@ -72,7 +72,7 @@ from torch import Tensor, nn
 
 from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
-from attnlab.core.heads import Heads, finite
+from attnlab.core.heads import Heads, zero_nonfinite_padding
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.probe import note
@@ -81,14 +81,14 @@ from attnlab.core.softmax import masked_softmax
 from attnlab.mechanisms.learned.reformer.chunks import over_rounds
 from attnlab.mechanisms.learned.reformer.hashing import (
     Buckets,
-    Hashing,
     Places,
+    ReformerOptions,
     Rotations,
     hash_buckets,
 )
 
 __all__ = [
-    "CARD", "FORMS", "Buckets", "Hashing", "Places", "Reformer", "Rotations", "attended",
+    "CARD", "FORMS", "Buckets", "Places", "Reformer", "ReformerOptions", "Rotations", "attended",
     "chunked", "hash_buckets", "naive", "unit",
 ]  # fmt: skip
 
@@ -98,7 +98,8 @@ __all__ = [
 @form
 def naive(
     q: Queries, v: SelfValues, rotations: Rotations, *,
-    causal: bool = False, padding: TokenPadding = None, options: Hashing = Hashing(),
+    causal: bool = False, padding: TokenPadding = None,
+    options: ReformerOptions = ReformerOptions(),
 ) -> Outputs:  # fmt: skip
     """One softmax over the union of all rounds, dense. ``rotations`` (h, r, d, k): r rounds of 2k
     buckets."""
@@ -118,7 +119,7 @@ def unit(q: Tensor) -> Tensor:
 
 
 def _places(
-    q: Tensor, rotations: Tensor, padding: Tensor | None, options: Hashing, *, causal: bool
+    q: Tensor, rotations: Tensor, padding: Tensor | None, options: ReformerOptions, *, causal: bool
 ) -> Places:
     found = hash_buckets(q, rotations)
     places = Places.of(found, 2 * rotations.shape[-1], padding, options, causal=causal)
@@ -129,7 +130,8 @@ def _places(
 @checked
 def attended(
     q: Queries, rotations: Rotations, *,
-    causal: bool = False, padding: TokenPadding = None, options: Hashing = Hashing(),
+    causal: bool = False, padding: TokenPadding = None,
+    options: ReformerOptions = ReformerOptions(),
 ) -> Bool[Tensor, "b h n n"]:  # fmt: skip
     """Dense: whether query i (rows) attends to key j (columns) in any round.
 
@@ -142,7 +144,7 @@ def attended(
     return found
 
 
-def _counted(places: Places, options: Hashing) -> tuple[Tensor, Tensor]:
+def _counted(places: Places, options: ReformerOptions) -> tuple[Tensor, Tensor]:
     """For each pair: the rounds in which it attends, and N_ij, by which they are divided."""
     rounds = range(places.rank.shape[2])
     times = torch.stack([places.attended(r) for r in rounds]).sum(dim=0)
@@ -163,7 +165,8 @@ def _alone(total: Tensor, padding: Tensor | None) -> Tensor:
 @form
 def chunked(
     q: Queries, v: SelfValues, rotations: Rotations, *,
-    causal: bool = False, padding: TokenPadding = None, options: Hashing = Hashing(),
+    causal: bool = False, padding: TokenPadding = None,
+    options: ReformerOptions = ReformerOptions(),
 ) -> Outputs:  # fmt: skip
     """Each round sorted and cut into chunks: r · 2m scores for each query."""
     places = _places(q, rotations, padding, options, causal=causal)
@@ -194,7 +197,7 @@ class Reformer(Layer):
     @checked
     def __init__(
         self, dim: Size, heads: Size, *, causal: bool = False,
-        form: Literal["naive", "chunked"] = "chunked", options: Hashing = Hashing(),
+        form: Literal["naive", "chunked"] = "chunked", options: ReformerOptions = ReformerOptions(),
     ) -> None:  # fmt: skip
         super().__init__()
         self.heads = Heads(dim, heads, queries=False)
@@ -203,7 +206,7 @@ class Reformer(Layer):
         drawn = self._drawn(options, torch.Generator().manual_seed(options.seed))
         self.register_buffer("rotations", drawn)
 
-    def _drawn(self, options: Hashing, generator: torch.Generator) -> Tensor:
+    def _drawn(self, options: ReformerOptions, generator: torch.Generator) -> Tensor:
         return options.draw(self.heads.heads, self.heads.value_dim, generator)
 
     @torch.no_grad()
@@ -218,8 +221,8 @@ class Reformer(Layer):
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
-        self.heads.fits(x, "x")
-        x = finite(x, padding)
+        self.heads.check_input(x, "x")
+        x = zero_nonfinite_padding(x, padding)
         q = note("queries", self.heads.split(self.query(x), self.heads.value_dim))
         v = note("values", self.heads.values(x))
         note("keys", lambda: unit(q))
@@ -240,7 +243,7 @@ CARD = Card(
     role="attend",
     forms=FORMS,
     causal="optional",
-    options=Hashing,
+    options=ReformerOptions,
     letters={"b": "buckets", "c": "chunk", "r": "rounds"},
     time={
         "naive": 2 * h * n**2 * (d + e) + h * r * b * d * n,
@@ -254,5 +257,5 @@ CARD = Card(
     ),
     build=Reformer,
     aliases=("lsh", "lsh attention"),
-    small={"buckets": 4, "chunk": 8, "rounds": 2},
+    small_options={"buckets": 4, "chunk": 8, "rounds": 2},
 )

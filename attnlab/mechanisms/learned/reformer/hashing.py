@@ -20,7 +20,7 @@ NOT_HASHED = -1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hashing(Options):
+class ReformerOptions(Options):
     """The options of LSH attention.
 
     ``buckets``        buckets in a round, an even number; the paper takes 2 n / chunk
@@ -106,7 +106,7 @@ class Places(NamedTuple):
 
     @classmethod
     def of(
-        cls, buckets: Buckets, number: int, padding: Tensor | None, options: Hashing, *,
+        cls, buckets: Buckets, number: int, padding: Tensor | None, options: ReformerOptions, *,
         causal: bool,
     ) -> "Places":  # fmt: skip
         """The vectors of ``number`` buckets."""

@@ -72,7 +72,7 @@ from torch.nn import functional as F
 from attnlab.core.cache import KeyValueCache
 from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
-from attnlab.core.heads import Heads, finite
+from attnlab.core.heads import Heads, zero_nonfinite_padding
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.precision import upcast
@@ -91,7 +91,7 @@ from attnlab.core.softmax import masked_softmax
 from attnlab.mechanisms.learned.routing_transformer.causal import by_chunks, reach, recent
 from attnlab.mechanisms.learned.routing_transformer.clusters import (
     Centroids,
-    Clusters,
+    RoutingOptions,
     largest,
     moved,
     nearest,
@@ -108,7 +108,9 @@ from attnlab.mechanisms.learned.routing_transformer.pairs import (
     scores_of,
 )
 
-__all__ = ["CARD", "FORMS", "Clusters", "RoutingAttention", "gathered", "leaky", "moved", "naive"]
+__all__ = [
+    "CARD", "FORMS", "RoutingAttention", "RoutingOptions", "gathered", "leaky", "moved", "naive",
+]  # fmt: skip
 
 # ---- naive
 
@@ -116,7 +118,7 @@ __all__ = ["CARD", "FORMS", "Clusters", "RoutingAttention", "gathered", "leaky",
 @form
 def naive(
     q: Queries, v: SelfValues, centroids: Centroids, *, k: SelfKeys | None = None,
-    causal: bool = False, padding: TokenPadding = None, options: Clusters = Clusters(),
+    causal: bool = False, padding: TokenPadding = None, options: RoutingOptions = RoutingOptions(),
 ) -> Outputs:  # fmt: skip
     """The equations, dense. Without ``k`` the queries are the keys as well, as causal wants it.
 
@@ -142,7 +144,7 @@ def naive(
 @checked
 def gathered(
     q: Queries, v: SelfValues, centroids: Centroids, *, k: SelfKeys | None = None,
-    causal: bool = False, padding: TokenPadding = None, options: Clusters = Clusters(),
+    causal: bool = False, padding: TokenPadding = None, options: RoutingOptions = RoutingOptions(),
 ) -> Outputs:  # fmt: skip
     """Only the pairs inside of clusters, all clusters at once."""
     refuse_keys(k, causal)
@@ -175,7 +177,7 @@ class RoutingAttention(Layer):
     @checked
     def __init__(
         self, dim: Size, heads: Size, *, causal: bool = False,
-        form: Literal["naive", "gathered"] = "gathered", options: Clusters = Clusters(),
+        form: Literal["naive", "gathered"] = "gathered", options: RoutingOptions = RoutingOptions(),
     ) -> None:  # fmt: skip
         super().__init__()
         self.heads = Heads(dim, heads)
@@ -199,8 +201,8 @@ class RoutingAttention(Layer):
     def _project(self, x: Tensor, padding: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         if not self.causal:
             return self.heads.project(x, padding=padding)
-        self.heads.fits(x, "x")
-        x = finite(x, padding)
+        self.heads.check_input(x, "x")
+        x = zero_nonfinite_padding(x, padding)
         q = note("queries", self.heads.split(self.heads.query(x), self.heads.head_dim))
         return q, note("keys", q), note("values", self.heads.values(x))
 
@@ -240,7 +242,7 @@ CARD = Card(
     role="attend",
     forms=FORMS,
     causal="optional",
-    options=Clusters,
+    options=RoutingOptions,
     letters={"k": "clusters", "w": "window"},
     time={
         "naive": 4 * h * k * d * n + 2 * h * n**2 * (d + e),
@@ -262,5 +264,5 @@ CARD = Card(
     variants=({"clusters": 3}, {"clusters": 4, "window": 3}, {"clusters": 2, "decay": 0.5}),
     build=RoutingAttention,
     aliases=("routing",),
-    small={"clusters": 4},
+    small_options={"clusters": 4},
 )

@@ -16,7 +16,7 @@ Members = Int[Tensor, "b h clusters w"]  # positions in ascending order; n marks
 
 
 @dataclass(frozen=True, kw_only=True)
-class Clusters(Options):
+class RoutingOptions(Options):
     """The clusters of each head.
 
     ``clusters``  how many centroids each head has; √n in the paper.

@@ -5,7 +5,7 @@ from attnlab.core.precision import upcast
 from attnlab.core.shapes import Outputs, Queries, SelfValues, checked
 from attnlab.mechanisms.learned.routing_transformer.clusters import (
     Centroids,
-    Clusters,
+    RoutingOptions,
     normalised,
     top_members,
 )
@@ -14,7 +14,7 @@ from attnlab.mechanisms.learned.routing_transformer.pairs import mean_over_clust
 
 @checked
 def leaky(
-    q: Queries, v: SelfValues, centroids: Centroids, *, options: Clusters = Clusters()
+    q: Queries, v: SelfValues, centroids: Centroids, *, options: RoutingOptions = RoutingOptions()
 ) -> Outputs:
     """The published decoder (algorithm 1), in which later tokens decide who is in a cluster.
 

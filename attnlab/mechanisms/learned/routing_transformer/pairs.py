@@ -8,8 +8,8 @@ from attnlab.core.probe import note
 from attnlab.core.softmax import masked_softmax
 from attnlab.mechanisms.learned.routing_transformer.causal import along, taken
 from attnlab.mechanisms.learned.routing_transformer.clusters import (
-    Clusters,
     Members,
+    RoutingOptions,
     membership,
     nearest,
     top_members,
@@ -36,8 +36,9 @@ def scores_of(queries: Tensor, keys: Tensor) -> Tensor:
 
 
 def members_of(
-    queries: Tensor, keys: Tensor, centroids: Tensor, padding: Tensor | None, options: Clusters
-) -> tuple[Members, Members]:
+    queries: Tensor, keys: Tensor, centroids: Tensor, padding: Tensor | None,
+    options: RoutingOptions,
+) -> tuple[Members, Members]:  # fmt: skip
     """The members of each cluster among the queries, and among the keys."""
     n = queries.shape[2]
     note("clusters", lambda: nearest(queries, centroids))

@@ -80,8 +80,8 @@ from attnlab.core.shapes import (
 from attnlab.core.softmax import masked_softmax
 from attnlab.mechanisms.learned.sinkhorn.blocks import (
     ITERATIONS,
-    Blocks,
     Permutation,
+    SinkhornOptions,
     beside,
     cut_up,
     own_seen,
@@ -101,17 +101,9 @@ from attnlab.mechanisms.learned.sinkhorn.sorting import (
 )
 
 __all__ = [
-    "CARD",
-    "FORMS",
-    "Blocks",
-    "SinkhornAttention",
-    "SortNetwork",
-    "blocked",
-    "gumbel",
-    "naive",
-    "pooled",
-    "sinkhorn",
-]
+    "CARD", "FORMS", "SinkhornAttention", "SinkhornOptions", "SortNetwork", "blocked", "gumbel",
+    "naive", "pooled", "sinkhorn",
+]  # fmt: skip
 
 # ---- naive
 
@@ -119,7 +111,8 @@ __all__ = [
 @form
 def naive(
     q: Queries, k: SelfKeys, v: SelfValues, permutation: Permutation, *,
-    causal: bool = False, padding: TokenPadding = None, options: Blocks = Blocks(),
+    causal: bool = False, padding: TokenPadding = None,
+    options: SinkhornOptions = SinkhornOptions(),
 ) -> Outputs:  # fmt: skip
     """The equation, dense. ``permutation`` is S for at least as many blocks as there are: row i
     says what is brought to the queries of block i. Causal: what is not before them is left out."""
@@ -155,7 +148,8 @@ def _scores(q: Tensor, k: Tensor) -> Tensor:
 @form(autocast=True)
 def blocked(
     q: Queries, k: SelfKeys, v: SelfValues, permutation: Permutation, *,
-    causal: bool = False, padding: TokenPadding = None, options: Blocks = Blocks(),
+    causal: bool = False, padding: TokenPadding = None,
+    options: SinkhornOptions = SinkhornOptions(),
 ) -> Outputs:  # fmt: skip
     """Block by block: sorted blocks are one product with S, and only pairs in them are compared."""
     n = q.shape[2]
@@ -193,7 +187,7 @@ class SinkhornAttention(Layer):
     @checked
     def __init__(
         self, dim: Size, heads: Size, *, causal: bool = False,
-        form: Literal["naive", "blocked"] = "blocked", options: Blocks = Blocks(),
+        form: Literal["naive", "blocked"] = "blocked", options: SinkhornOptions = SinkhornOptions(),
     ) -> None:  # fmt: skip
         super().__init__()
         options.refuse_future(causal)
@@ -246,7 +240,7 @@ CARD = Card(
     role="attend",
     forms=FORMS,
     causal="optional",
-    options=Blocks,
+    options=SinkhornOptions,
     letters={"B": "block", "c": "budget"},
     time={
         "naive": 6 * h * n**2 * (d + e),
@@ -269,5 +263,5 @@ CARD = Card(
     ),
     build=SinkhornAttention,
     aliases=("sparse_sinkhorn",),
-    small={"block": 4},
+    small_options={"block": 4},
 )

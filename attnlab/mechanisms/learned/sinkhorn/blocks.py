@@ -17,7 +17,7 @@ RealBlocks = Bool[Tensor, "b N B"]  # which places of each block hold a real tok
 
 
 @dataclass(frozen=True, kw_only=True)
-class Blocks(Options):
+class SinkhornOptions(Options):
     """The blocks, and how they are sorted.
 
     ``block``        how many positions a block has.
@@ -59,7 +59,7 @@ class Blocks(Options):
 
 
 def prepared(
-    permutation: Tensor, n: int, causal: bool, padding: Tensor | None, options: Blocks
+    permutation: Tensor, n: int, causal: bool, padding: Tensor | None, options: SinkhornOptions
 ) -> tuple[RealBlocks, Tensor]:
     """The real places of n positions (b or 1, N, B), and the part of S that is about them."""
     options.refuse_future(causal)
@@ -75,7 +75,7 @@ def prepared(
     return real, sort.tril(-1) if causal else sort
 
 
-def sorted_seen(real: RealBlocks, causal: bool, options: Blocks) -> RealBlocks:
+def sorted_seen(real: RealBlocks, causal: bool, options: SinkhornOptions) -> RealBlocks:
     """The places at which some block that may be brought there has a token."""
     if causal:
         before = real.cumsum(dim=1) - real.long()
@@ -100,7 +100,7 @@ def cut_up(x: Tensor, block: int, padding: Tensor | None) -> Tensor:
     return in_blocks(x, block, dim=2)
 
 
-def sorted_blocks(sort: Tensor, x: Tensor, options: Blocks) -> Tensor:
+def sorted_blocks(sort: Tensor, x: Tensor, options: SinkhornOptions) -> Tensor:
     """ψ(x) for each block of queries: its own sorted block, or those of the budget."""
     rows = sort if options.budget is None else sort[:, :, : options.budget]
     mixed = (rows @ x.flatten(3)).unflatten(-1, x.shape[3:])
@@ -109,7 +109,7 @@ def sorted_blocks(sort: Tensor, x: Tensor, options: Blocks) -> Tensor:
     return mixed.flatten(2, 3).unsqueeze(2).expand(-1, -1, x.shape[2], -1, -1)
 
 
-def seen_by_all(brought: Tensor | None, q: Tensor, options: Blocks) -> Tensor | None:
+def seen_by_all(brought: Tensor | None, q: Tensor, options: SinkhornOptions) -> Tensor | None:
     """Which sorted keys a query may attend to: (b, 1, N, 1, keys)."""
     if brought is None or options.budget is None:
         return brought

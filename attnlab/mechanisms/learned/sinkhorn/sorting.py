@@ -5,7 +5,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.core.heads import finite
+from attnlab.core.heads import zero_nonfinite_padding
 from attnlab.core.options import Size
 from attnlab.core.precision import upcast
 from attnlab.core.shapes import TokenPadding, Tokens, checked
@@ -35,7 +35,7 @@ def pooled(
 
     Causal: the sum of all tokens up to the first of the block, which all of the block have seen.
     """
-    x = finite(x, padding)
+    x = zero_nonfinite_padding(x, padding)
     return x.cumsum(dim=1)[:, ::block] if causal else in_blocks(x, block).sum(dim=2)
 
 

@@ -60,7 +60,7 @@ from torch import Tensor, nn
 
 from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
-from attnlab.core.heads import Heads, finite
+from attnlab.core.heads import Heads, zero_nonfinite_padding
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import no_autocast, upcast
@@ -71,17 +71,9 @@ from attnlab.core.softmax import masked_softmax
 from attnlab.mechanisms.learned.unlimiformer.chunks import Window, encode, windows
 
 __all__ = [
-    "CARD",
-    "FORMS",
-    "Projected",
-    "Retrieval",
-    "Unlimiformer",
-    "Window",
-    "encode",
-    "naive",
-    "retrieved",
-    "windows",
-]
+    "CARD", "FORMS", "Projected", "Unlimiformer", "UnlimiformerOptions", "Window", "encode",
+    "naive", "retrieved", "windows",
+]  # fmt: skip
 
 States = Float[Tensor, "b m dim"]
 KeyMap = Float[Tensor, "h d dim"]
@@ -90,7 +82,7 @@ ValueBias = Float[Tensor, "h e"] | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Retrieval(Options):
+class UnlimiformerOptions(Options):
     """The search.
 
     ``neighbours``  how many states each query fetches; all, where there are fewer.
@@ -108,7 +100,7 @@ class Retrieval(Options):
 def naive(
     q: Queries, states: States, key_map: KeyMap, value_map: ValueMap, *,
     value_bias: ValueBias = None, padding: KeyPadding = None, scale: float | None = None,
-    options: Retrieval = Retrieval(),
+    options: UnlimiformerOptions = UnlimiformerOptions(),
 ) -> Outputs:  # fmt: skip
     """The equation (Bertsch et al., section 2.3), dense; key_map and value_map are W_k and W_v of
     each head."""
@@ -143,7 +135,7 @@ def note_fetched(found: Tensor, weights: Tensor) -> None:
 def retrieved(
     q: Queries, states: States, key_map: KeyMap, value_map: ValueMap, *,
     value_bias: ValueBias = None, padding: KeyPadding = None, scale: float | None = None,
-    options: Retrieval = Retrieval(),
+    options: UnlimiformerOptions = UnlimiformerOptions(),
 ) -> Outputs:  # fmt: skip
     """The queries of all heads, moved to the width of the states, search these."""
     moved = in_states(q, key_map)
@@ -160,8 +152,9 @@ def in_states(q: Queries, key_map: KeyMap) -> Float[Tensor, "b h n dim"]:
 
 
 def found_states(
-    moved: Float[Tensor, "b h n dim"], states: States, padding: KeyPadding, options: Retrieval
-) -> Int[Tensor, "b h n k"]:
+    moved: Float[Tensor, "b h n dim"], states: States, padding: KeyPadding,
+    options: UnlimiformerOptions,
+) -> Int[Tensor, "b h n k"]:  # fmt: skip
     """The states with the largest scores, by one search for all heads."""
     queries = moved.flatten(1, 2)[:, None]
     keys, k = upcast(states)[:, None], options.neighbours
@@ -220,7 +213,8 @@ class Unlimiformer(Layer):
     @checked
     def __init__(
         self, dim: Size, heads: Size, *,
-        form: Literal["naive", "retrieved"] = "retrieved", options: Retrieval = Retrieval(),
+        form: Literal["naive", "retrieved"] = "retrieved",
+        options: UnlimiformerOptions = UnlimiformerOptions(),
     ) -> None:  # fmt: skip
         super().__init__()
         self.projections = Heads(dim, heads)
@@ -232,14 +226,14 @@ class Unlimiformer(Layer):
         context: Context = None, context_padding: KeyPadding = None,
     ) -> Tokens:  # fmt: skip
         """``padding`` (b, n) is that of x itself, ``context_padding`` (b, m) that of a context."""
-        self.projections.fits(x, "x")
+        self.projections.check_input(x, "x")
         states, real = (x, padding) if context is None else (context, context_padding)
         if context is None and context_padding is not None:
             raise ValueError("context_padding needs the context that it belongs to")
-        self.projections.fits(states, "context")
-        states = finite(states, real)
+        self.projections.check_input(states, "context")
+        states = zero_nonfinite_padding(states, real)
         own = self.projections
-        x = finite(x, padding)
+        x = zero_nonfinite_padding(x, padding)
         q, keys, values, bias = Projected.of(x, own.query, own.key, own.value, own.heads)
         attend = partial(FORMS[self.form], value_bias=bias, padding=real, options=self.options)
         return own.merge(attend(q, states, keys, values))
@@ -256,8 +250,8 @@ CARD = Card(
     role="attend",
     forms=FORMS,
     causal="never",
-    because="it is cross-attention: the input that it searches is read as a whole",
-    options=Retrieval,
+    causal_reason="it is cross-attention: the input that it searches is read as a whole",
+    options=UnlimiformerOptions,
     letters={"k": "neighbours"},
     time={
         "naive": 2 * h * (n * m + m * dim) * (d + e),
@@ -270,5 +264,5 @@ CARD = Card(
     },
     variants=({"neighbours": 2},),
     build=Unlimiformer,
-    small={"neighbours": 4},
+    small_options={"neighbours": 4},
 )

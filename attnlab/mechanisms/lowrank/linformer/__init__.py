@@ -73,7 +73,7 @@ from torch.nn import functional as F
 
 from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
-from attnlab.core.heads import Heads, finite
+from attnlab.core.heads import Heads, zero_nonfinite_padding
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.probe import note
@@ -88,9 +88,12 @@ from attnlab.core.shapes import (
     checked,
 )
 from attnlab.core.softmax import masked_softmax
-from attnlab.mechanisms.lowrank.linformer.places import OverLength, Places, Projection
+from attnlab.mechanisms.lowrank.linformer.places import LinformerOptions, OverLength, Projection
 
-__all__ = ["CARD", "FORMS", "Linformer", "Places", "Projection", "fused", "naive", "valid_places"]
+__all__ = [
+    "CARD", "FORMS", "Linformer", "LinformerOptions", "Projection", "fused", "naive",
+    "valid_places",
+]  # fmt: skip
 
 # ---- naive
 
@@ -170,7 +173,7 @@ class Linformer(Layer):
     @checked
     def __init__(
         self, dim: Size, heads: Size, *,
-        form: Literal["naive", "fused"] = "fused", options: Places = Places(),
+        form: Literal["naive", "fused"] = "fused", options: LinformerOptions = LinformerOptions(),
     ) -> None:  # fmt: skip
         super().__init__()
         self.heads = Heads(dim, heads)
@@ -179,8 +182,8 @@ class Linformer(Layer):
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
-        self.heads.fits(x, "x")
-        x = finite(x, padding)
+        self.heads.check_input(x, "x")
+        x = zero_nonfinite_padding(x, padding)
         if self.early:
             return self._early(x, padding)
         q, k, v = self.heads.project(x)
@@ -194,7 +197,7 @@ class Linformer(Layer):
         """Keys are computed from E x, values from F x."""
         e, f = self._matrices(x)
         seen = valid_places(e, f, padding)
-        zeroed = finite(x, padding)
+        zeroed = zero_nonfinite_padding(x, padding)
         both = (e if f is e else torch.cat([e, f])).to(x.dtype)  # the heads refuse another dtype
         q, k, v = self.heads.project(x, both @ zeroed)
         out = OVER_PLACES[self.form](q, k[:, :, : len(e)], v[:, :, -len(f) :], seen)
@@ -212,8 +215,8 @@ CARD = Card(
     role="attend",
     forms=FORMS,
     causal="never",
-    because="each of its k keys and values is a sum over all positions, later ones included",
-    options=Places,
+    causal_reason="each of its k keys and values is a sum over all positions, later ones included",
+    options=LinformerOptions,
     letters={"k": "k", "max_len": "max_len"},
     time=lambda chosen: 2 * h * chosen.places(n) * (n + m) * (d + e),
     memory={
@@ -230,5 +233,5 @@ CARD = Card(
         {"projection": "convolution", "sharing": "none", "max_len": 257},
     ),
     build=Linformer,
-    small={"k": 8, "max_len": 64},
+    small_options={"k": 8, "max_len": 64},
 )

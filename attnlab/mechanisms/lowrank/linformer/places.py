@@ -82,7 +82,7 @@ SHARING = {"none": (True, 2), "headwise": (False, 2), "key-value": (False, 1)}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Places(Options):
+class LinformerOptions(Options):
     """The k places, and the projections to them.
 
     ``k``           how many summaries there are: the rows of E and F.

@@ -80,7 +80,7 @@ from attnlab.core import patterns
 from attnlab.core.cache import KeyValueCache
 from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
-from attnlab.core.heads import Heads, finite
+from attnlab.core.heads import Heads, zero_nonfinite_padding
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.patterns import Mask, Pattern
@@ -96,9 +96,11 @@ from attnlab.core.shapes import (
 )
 from attnlab.core.softmax import masked_softmax
 from attnlab.mechanisms.lowrank.synthesizer.logits import Logits, mixed
-from attnlab.mechanisms.lowrank.synthesizer.options import VARIANTS, Synthesis
+from attnlab.mechanisms.lowrank.synthesizer.options import VARIANTS, SynthesizerOptions
 
-__all__ = ["CARD", "FORMS", "VARIANTS", "Synthesis", "Synthesizer", "dense", "fused", "naive"]
+__all__ = [
+    "CARD", "FORMS", "VARIANTS", "Synthesizer", "SynthesizerOptions", "dense", "fused", "naive",
+]  # fmt: skip
 
 # ---- dense, as the paper has it
 
@@ -173,7 +175,7 @@ class Synthesizer(Layer):
     def __init__(
         self, dim: Size, heads: Size, *,
         causal: bool = False, form: Literal["naive", "fused"] = "fused",
-        options: Synthesis = Synthesis(), bias: bool = False,
+        options: SynthesizerOptions = SynthesizerOptions(), bias: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
         components = options.components
@@ -185,7 +187,7 @@ class Synthesizer(Layer):
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
         mask = patterns.visible(self.causal, padding)
-        return self._attend(finite(x, padding), None, mask)[0]
+        return self._attend(zero_nonfinite_padding(x, padding), None, mask)[0]
 
     @checked
     def step(
@@ -249,7 +251,7 @@ CARD = Card(
     role="mix",
     forms=FORMS,
     causal="optional",
-    options=Synthesis,
+    options=SynthesizerOptions,
     time=lambda chosen: 2 * h * n * (m * (chosen.width(d) + e) + d * chosen.factor_entries(n)),
     memory=h * n * m,
     notes={"naive": ("logits", "weights")},

@@ -28,7 +28,7 @@ VARIANTS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Synthesis(Options):
+class SynthesizerOptions(Options):
     """Which functions compute the logits.
 
     ``variant``  one of ``VARIANTS``; a mixture has one weight per component, in its name's order.

@@ -70,7 +70,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from attnlab.core.card import Card, letters
-from attnlab.core.carried import read_on, still_seen
+from attnlab.core.carried import mask_after_reset, step_in_segments
 from attnlab.core.heads import Heads
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
@@ -84,13 +84,18 @@ from attnlab.core.shapes import (
     Tokens,
     checked,
 )
-from attnlab.mechanisms.memory.block_recurrent.blocks import Block, Blocks, States, unit
+from attnlab.mechanisms.memory.block_recurrent.blocks import (
+    Block,
+    BlockRecurrentOptions,
+    States,
+    unit,
+)
 from attnlab.mechanisms.memory.block_recurrent.state import BlockState, checked_state
 from attnlab.mechanisms.memory.block_recurrent.updates import EPS, Gate, StateUpdate
 
 __all__ = [
-    "CARD", "EPS", "FORMS", "OF_STATES", "Block", "BlockRecurrent", "BlockState", "Blocks",
-    "Gate", "StateUpdate", "chunked", "naive", "unit",
+    "CARD", "EPS", "FORMS", "OF_STATES", "Block", "BlockRecurrent", "BlockRecurrentOptions",
+    "BlockState", "Gate", "StateUpdate", "chunked", "naive", "unit",
 ]  # fmt: skip
 
 BothOutputs = Float[Tensor, "b hh n e"]  # of h heads to tokens, then of h heads to states
@@ -102,7 +107,8 @@ BothOutputs = Float[Tensor, "b hh n e"]  # of h heads to tokens, then of h heads
 def naive(
     q: Queries, cross_q: Queries, k: SelfKeys, v: SelfKeys, start: States, ids: States,
     gain: Float[Tensor, "dim"], of_states: Float[Tensor, "4 h d dim"], scale: Float[Tensor, "4 h"],
-    *, padding: TokenPadding = None, cell: nn.Module | None = None, options: Blocks = Blocks(),
+    *, padding: TokenPadding = None, cell: nn.Module | None = None,
+    options: BlockRecurrentOptions = BlockRecurrentOptions(),
 ) -> BothOutputs:  # fmt: skip
     """The equation (Hutchins et al., section 3), dense: each block with all n keys under a mask.
 
@@ -124,7 +130,8 @@ def naive(
 def chunked(
     q: Queries, cross_q: Queries, k: SelfKeys, v: SelfKeys, start: States, ids: States,
     gain: Float[Tensor, "dim"], of_states: Float[Tensor, "4 h d dim"], scale: Float[Tensor, "4 h"],
-    *, padding: TokenPadding = None, cell: nn.Module | None = None, options: Blocks = Blocks(),
+    *, padding: TokenPadding = None, cell: nn.Module | None = None,
+    options: BlockRecurrentOptions = BlockRecurrentOptions(),
 ) -> BothOutputs:  # fmt: skip
     """The same, each block with the keys of two blocks."""
     return _in_blocks(
@@ -135,7 +142,7 @@ def chunked(
 
 def _in_blocks(
     block: Block, tokens: tuple[Tensor, ...], start: Tensor, padding: Tensor | None,
-    options: Blocks, *, all_keys: bool,
+    options: BlockRecurrentOptions, *, all_keys: bool,
 ) -> Tensor:  # fmt: skip
     (q, cross_q, k), v = map(unit, tokens[:3]), tokens[3]
     (b, _, n, _), c = q.shape, options.block
@@ -180,7 +187,8 @@ class BlockRecurrent(Layer):
         self, dim: Size, heads: Size, *,
         update: Literal["skip", "single", "dual"] = "skip",
         gate: Literal["fixed", "lstm"] = "fixed",
-        form: Literal["naive", "chunked"] = "chunked", options: Blocks = Blocks(),
+        form: Literal["naive", "chunked"] = "chunked",
+        options: BlockRecurrentOptions = BlockRecurrentOptions(),
     ) -> None:  # fmt: skip
         super().__init__()
         if dim % heads:
@@ -210,12 +218,12 @@ class BlockRecurrent(Layer):
     @checked
     def step(self, x: NewTokens, state: BlockState | None = None) -> tuple[NewTokens, BlockState]:
         """The next t tokens given the state of all before them (None at the beginning)."""
-        self.tokens.fits(x, "x")
+        self.tokens.check_input(x, "x")
         state, c = (
             checked_state(state, x, self.start, self.tokens, self.options),
             self.options.block,
         )
-        out, state = read_on(self._read, x, state, c - state.keys.shape[2] % c, c)
+        out, state = step_in_segments(self._read, x, state, c - state.keys.shape[2] % c, c)
         return self.tokens.merge(out), state
 
     def _read(self, x: Tensor, state: BlockState) -> tuple[Tensor, BlockState]:
@@ -237,7 +245,7 @@ class BlockRecurrent(Layer):
     def cleared(self, state: BlockState, ended: Bool[Tensor, "b"]) -> BlockState:
         """The state after the end of a document in those sequences where ``ended`` is True: later
         tokens find the states of the beginning, and attend to nothing of what was read so far."""
-        seen = still_seen(state.seen, ended)
+        seen = mask_after_reset(state.seen, ended)
         states = torch.where(ended[:, None, None], upcast(self.start), state.states)
         return state._replace(states=states, seen=seen)
 
@@ -254,8 +262,8 @@ CARD = Card(
     role="attend",
     forms=FORMS,
     causal="always",
-    because="its states hold what was read before",
-    options=Blocks,
+    causal_reason="its states hold what was read before",
+    options=BlockRecurrentOptions,
     letters={"c": "block", "r": "states"},
     time={
         "naive": 4 * h * n * m * d * (1 + r / c) + 4 * h * n * r * d + OF_STATES,
@@ -275,5 +283,5 @@ CARD = Card(
     ),
     build=BlockRecurrent,
     aliases=("block_recurrent_transformer",),
-    small={"block": 8, "states": 4},
+    small_options={"block": 8, "states": 4},
 )

@@ -18,7 +18,7 @@ States = Float[Tensor, "r dim"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Blocks(Options):
+class BlockRecurrentOptions(Options):
     """The lengths: by default those for one sentence (the paper has 512 and 512).
 
     ``block``   how many tokens are read by one step of the recurrence.

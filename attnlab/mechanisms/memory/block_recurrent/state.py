@@ -8,7 +8,7 @@ from torch import Tensor
 from attnlab.core.carried import check_carried
 from attnlab.core.heads import Heads
 from attnlab.core.precision import upcast
-from attnlab.mechanisms.memory.block_recurrent.blocks import Blocks
+from attnlab.mechanisms.memory.block_recurrent.blocks import BlockRecurrentOptions
 
 
 class BlockState(NamedTuple):
@@ -24,7 +24,7 @@ class BlockState(NamedTuple):
 
 
 def checked_state(
-    state: BlockState | None, x: Tensor, start: Tensor, heads: Heads, options: Blocks
+    state: BlockState | None, x: Tensor, start: Tensor, heads: Heads, options: BlockRecurrentOptions
 ) -> BlockState:
     """The state, or that before the first token for None; raises for that of another layer."""
     h, d = heads.kv_heads, heads.head_dim

@@ -67,7 +67,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.core.card import Card, letters
-from attnlab.core.carried import read_on
+from attnlab.core.carried import step_in_segments
 from attnlab.core.options import Size
 from attnlab.core.precision import upcast
 from attnlab.core.probe import note
@@ -92,7 +92,7 @@ from attnlab.core.shapes import (
 from attnlab.core.softmax import masked_softmax
 from attnlab.mechanisms.memory.compressive_transformer.by_segments import chunked
 from attnlab.mechanisms.memory.compressive_transformer.compression import (
-    Compression,
+    CompressiveOptions,
     convolution,
     most_used,
     reconstruction_loss,
@@ -111,7 +111,7 @@ from attnlab.mechanisms.memory.compressive_transformer.state import (
 )
 
 __all__ = [
-    "CARD", "FORMS", "Compression", "CompressiveState", "CompressiveTransformer", "chunked",
+    "CARD", "FORMS", "CompressiveOptions", "CompressiveState", "CompressiveTransformer", "chunked",
     "naive", "reconstruction_loss",
 ]  # fmt: skip
 
@@ -122,7 +122,7 @@ __all__ = [
 def naive(
     q: Queries, k: SelfKeys, v: SelfValues, memory_k: SelfKeys, memory_v: SelfValues,
     short_k: SelfKeys, short_v: SelfValues, u: HeadVector, t: HeadVector, weight: DistanceWeight, *,
-    padding: TokenPadding = None, options: Compression = Compression(),
+    padding: TokenPadding = None, options: CompressiveOptions = CompressiveOptions(),
 ) -> Outputs:  # fmt: skip
     """The equation (Rae et al., algorithm 1), dense.
 
@@ -185,7 +185,8 @@ class CompressiveTransformer(ScoredByDistance):
     @checked
     def __init__(
         self, dim: Size, heads: Size, *,
-        form: Literal["naive", "chunked"] = "chunked", options: Compression = Compression(),
+        form: Literal["naive", "chunked"] = "chunked",
+        options: CompressiveOptions = CompressiveOptions(),
     ) -> None:  # fmt: skip
         super().__init__(dim, heads)
         self.form, self.options = form, options
@@ -193,7 +194,7 @@ class CompressiveTransformer(ScoredByDistance):
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
-        self.heads.fits(x, "x")
+        self.heads.check_input(x, "x")
         given = prepared(self.heads, x, padding, self.kernel, self.options)
         out = FORMS[self.form](
             *given, self.u, self.t, self.weight, padding=padding, options=self.options
@@ -205,9 +206,9 @@ class CompressiveTransformer(ScoredByDistance):
         self, x: NewTokens, state: CompressiveState | None = None
     ) -> tuple[NewTokens, CompressiveState]:
         """The next t tokens given the state of all before them (None at the beginning)."""
-        self.heads.fits(x, "x")
+        self.heads.check_input(x, "x")
         state, c = checked_state(state, x, self.options), self.options.segment
-        out, state = read_on(self._read, x, state, c - state.segment.shape[1], c)
+        out, state = step_in_segments(self._read, x, state, c - state.segment.shape[1], c)
         return self.heads.merge(out), state
 
     def _read(self, x: Tensor, state: CompressiveState) -> tuple[Tensor, CompressiveState]:
@@ -229,7 +230,7 @@ class CompressiveTransformer(ScoredByDistance):
         Its gradient reaches the convolution alone (Rae et al., algorithm 2). A ValueError for fewer
         tokens than memory and one segment, of which nothing has left the memory yet.
         """
-        self.heads.fits(x, "x")
+        self.heads.check_input(x, "x")
         return lost(self.heads, x, padding, self.kernel, self.options)
 
 
@@ -244,8 +245,8 @@ CARD = Card(
     role="attend",
     forms=FORMS,
     causal="always",
-    because="its memories hold what was read before",
-    options=Compression,
+    causal_reason="its memories hold what was read before",
+    options=CompressiveOptions,
     letters={"c": "segment", "M": "memory", "k": "compressed", "s": "rate"},
     time={
         "naive": 2 * h * n * m * (4 * d + 3 * e) + 2 * h * n * (c + M + k) * d,
@@ -273,5 +274,5 @@ CARD = Card(
     ),
     build=CompressiveTransformer,
     aliases=("compressive",),
-    small={"segment": 6, "memory": 6, "compressed": 6, "rate": 3},
+    small_options={"segment": 6, "memory": 6, "compressed": 6, "rate": 3},
 )

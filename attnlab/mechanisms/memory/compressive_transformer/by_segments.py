@@ -6,7 +6,10 @@ from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.relative import DistanceWeight, HeadVector, past_keys
 from attnlab.core.shapes import Outputs, Queries, SelfKeys, SelfValues, TokenPadding, checked
-from attnlab.mechanisms.memory.compressive_transformer.compression import Compression, most_used
+from attnlab.mechanisms.memory.compressive_transformer.compression import (
+    CompressiveOptions,
+    most_used,
+)
 from attnlab.mechanisms.memory.compressive_transformer.places import (
     regular_places,
     rows_at,
@@ -19,7 +22,7 @@ from attnlab.mechanisms.memory.compressive_transformer.state import attended, us
 def chunked(
     q: Queries, k: SelfKeys, v: SelfValues, memory_k: SelfKeys, memory_v: SelfValues,
     short_k: SelfKeys, short_v: SelfValues, u: HeadVector, t: HeadVector, weight: DistanceWeight, *,
-    padding: TokenPadding = None, options: Compression = Compression(),
+    padding: TokenPadding = None, options: CompressiveOptions = CompressiveOptions(),
 ) -> Outputs:  # fmt: skip
     """The same with the columns that each segment attends to, and the relative shift."""
     (b, _, n, _), c = q.shape, options.segment

@@ -13,7 +13,7 @@ from attnlab.core.precision import upcast
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compression(Options):
+class CompressiveOptions(Options):
     """The lengths, and how is compressed; by default those of a small model.
 
     ``segment``        how many tokens are read at once.
@@ -72,7 +72,7 @@ class Compression(Options):
         return self.compressed + self.memory + self.segment
 
 
-def convolution(dim: int, options: Compression) -> nn.Conv1d | None:
+def convolution(dim: int, options: CompressiveOptions) -> nn.Conv1d | None:
     """The weights of a learned compression, None for the others."""
     if not options.learned:
         return None
@@ -80,14 +80,14 @@ def convolution(dim: int, options: Compression) -> nn.Conv1d | None:
     return nn.Conv1d(dim, dim, options.rate, stride=options.rate, dilation=2 if far else 1)
 
 
-def windows(x: Tensor, options: Compression) -> Tensor:
+def windows(x: Tensor, options: CompressiveOptions) -> Tensor:
     """(b, segment, …) → (b, each, rate, …)."""
     return x[:, : options.each * options.rate].unflatten(1, (options.each, options.rate))
 
 
 def compressed(
     x: Float[Tensor, "b s dim"], seen: Bool[Tensor, "b s"], kernel: nn.Conv1d | None,
-    options: Compression,
+    options: CompressiveOptions,
 ) -> Float[Tensor, "b r dim"]:  # fmt: skip
     """The vectors of one whole segment, from the inputs that are ``seen``; not for "most_used"."""
     if options.compression == "mean":
@@ -105,33 +105,30 @@ def compressed(
 
 
 def compressed_for_task(
-    x: Tensor, seen: Tensor, kernel: nn.Conv1d | None, options: Compression
+    x: Tensor, seen: Tensor, kernel: nn.Conv1d | None, options: CompressiveOptions
 ) -> Tensor:
     """The vectors as later segments read them: constants unless ``task_gradient`` is set."""
     found = compressed(x, seen, kernel, options)
     return found if options.task_gradient else found.detach()
 
 
-def mean(x: Tensor, seen: Tensor, options: Compression) -> Tensor:
+def mean(x: Tensor, seen: Tensor, options: CompressiveOptions) -> Tensor:
     """The mean of the ``seen`` inputs of each window; zero for a window without one."""
     there = windows(seen, options)[..., None]
     count = there.sum(dim=2).clamp(min=1)
     return (upcast(windows(x, options) * there).sum(dim=2) / count).to(x.dtype)
 
 
-def most_used(usage: Float[Tensor, "b s"], options: Compression) -> Tensor:
+def most_used(usage: Float[Tensor, "b s"], options: CompressiveOptions) -> Tensor:
     """The places (b, each) within a segment of those inputs that were attended to most, in
     order."""
     return usage.topk(options.each, dim=1).indices.sort(dim=1).values
 
 
 def reconstruction_loss(
-    q: Float[Tensor, "b h n d"],
-    old: tuple[Tensor, Tensor],
-    new: tuple[Tensor, Tensor],
-    seen: tuple[Bool[Tensor, "b m"], Bool[Tensor, "b r"]],
-    by: Bool[Tensor, "b n"],
-) -> Float[Tensor, ""]:
+    q: Float[Tensor, "b h n d"], old: tuple[Tensor, Tensor], new: tuple[Tensor, Tensor],
+    seen: tuple[Bool[Tensor, "b m"], Bool[Tensor, "b r"]], by: Bool[Tensor, "b n"],
+) -> Float[Tensor, ""]:  # fmt: skip
     """The mean of ‖attn(h, old) - attn(h, new)‖: what attention by contents alone loses.
 
     ``old`` and ``new`` are keys and values, (b, h, m, d) before the compression and (b, h, r, d)

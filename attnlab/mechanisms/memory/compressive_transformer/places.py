@@ -4,10 +4,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.mechanisms.memory.compressive_transformer.compression import Compression
+from attnlab.mechanisms.memory.compressive_transformer.compression import CompressiveOptions
 
 
-def seen_after(padding: Tensor, options: Compression) -> Tensor:
+def seen_after(padding: Tensor, options: CompressiveOptions) -> Tensor:
     """(b, n): whether there is anything in the vector that stands for the inputs from here on."""
     if options.compression == "most_used":
         return padding
@@ -15,7 +15,7 @@ def seen_after(padding: Tensor, options: Compression) -> Tensor:
     return ahead.any(dim=-1)
 
 
-def regular_places(n: int, options: Compression, device: torch.device) -> Tensor:
+def regular_places(n: int, options: CompressiveOptions, device: torch.device) -> Tensor:
     """The first position of each window, of the whole segments among n positions."""
     first = torch.arange(0, n - n % options.segment, options.segment, device=device)
     inside = torch.arange(options.each, device=device) * options.rate
@@ -28,7 +28,7 @@ def rows_at(x: Tensor, places: Tensor) -> Tensor:
 
 
 def columns(
-    rows: Tensor, i: Tensor, kept: Tensor, options: Compression
+    rows: Tensor, i: Tensor, kept: Tensor, options: CompressiveOptions
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Which keys i the queries ``rows`` find in their segment and in the memory (t, n), which of
     the columns of compressed vectors and keys they attend to (b, t, 2n), and how many columns lie

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attnlab.core.heads import Heads, finite
+from attnlab.core.heads import Heads, zero_nonfinite_padding
 from attnlab.mechanisms.memory.compressive_transformer.compression import (
-    Compression,
+    CompressiveOptions,
     compressed,
     compressed_for_task,
     mean,
@@ -32,11 +32,12 @@ class Prepared(NamedTuple):
 
 
 def prepared(
-    heads: Heads, x: Tensor, padding: Tensor | None, kernel: nn.Conv1d | None, options: Compression
-) -> Prepared:
+    heads: Heads, x: Tensor, padding: Tensor | None, kernel: nn.Conv1d | None,
+    options: CompressiveOptions,
+) -> Prepared:  # fmt: skip
     """What the forms take of the inputs x (b, n, dim): q, k, v, keys and values without gradient of
     the inputs, and those of the compressed vectors, each at the first place of its window."""
-    x, there = finite(x, padding), _there(x, padding)
+    x, there = zero_nonfinite_padding(x, padding), _there(x, padding)
     n, of_inputs = x.shape[1], _of_inputs(x, there, kernel, options)
     q, k, v = heads.project(x, torch.cat((x, of_inputs), dim=1))
     (k, short_k), (v, short_v) = (each.split((n, of_inputs.shape[1]), 2) for each in (k, v))
@@ -58,7 +59,9 @@ def _there(x: Tensor, padding: Tensor | None) -> Tensor:
     return x.new_ones(x.shape[:2], dtype=torch.bool) if padding is None else padding
 
 
-def _of_inputs(x: Tensor, there: Tensor, kernel: nn.Conv1d | None, options: Compression) -> Tensor:
+def _of_inputs(
+    x: Tensor, there: Tensor, kernel: nn.Conv1d | None, options: CompressiveOptions
+) -> Tensor:
     """The vectors (b, C, dim) of all whole segments, of which keys are to be made."""
     if options.linear or x.shape[1] < options.segment:
         return x[:, :0]
@@ -67,7 +70,7 @@ def _of_inputs(x: Tensor, there: Tensor, kernel: nn.Conv1d | None, options: Comp
     return _of_sequences(short, len(x), x.shape[1], options)
 
 
-def _of_heads(heads: Heads, old: Tensor, there: Tensor, options: Compression) -> Tensor:
+def _of_heads(heads: Heads, old: Tensor, there: Tensor, options: CompressiveOptions) -> Tensor:
     """The compressed keys or values of a compression that commutes with the projections."""
     if options.compression == "most_used" or old.shape[2] < options.segment:
         return old if options.compression == "most_used" else old[:, :, :0]
@@ -76,14 +79,14 @@ def _of_heads(heads: Heads, old: Tensor, there: Tensor, options: Compression) ->
     return heads.split(_of_sequences(short, len(rows), rows.shape[1], options), old.shape[3])
 
 
-def _whole_segments(x: Tensor, options: Compression) -> Tensor:
+def _whole_segments(x: Tensor, options: CompressiveOptions) -> Tensor:
     """(b, n, …) → (b · segments, segment, …)."""
     c = options.segment
     whole = x.shape[1] // c
     return x[:, : whole * c].unflatten(1, (whole, c)).flatten(0, 1)
 
 
-def _of_sequences(x: Tensor, b: int, n: int, options: Compression) -> Tensor:
+def _of_sequences(x: Tensor, b: int, n: int, options: CompressiveOptions) -> Tensor:
     """(b · segments, r, …) → (b, segments · r, …), of sequences of n tokens."""
     return x.unflatten(0, (b, n // options.segment)).flatten(1, 2)
 
@@ -92,8 +95,9 @@ def _of_sequences(x: Tensor, b: int, n: int, options: Compression) -> Tensor:
 
 
 def lost(
-    heads: Heads, x: Tensor, padding: Tensor | None, kernel: nn.Conv1d | None, options: Compression
-) -> Tensor:
+    heads: Heads, x: Tensor, padding: Tensor | None, kernel: nn.Conv1d | None,
+    options: CompressiveOptions,
+) -> Tensor:  # fmt: skip
     """The attention-reconstruction loss of the inputs x (b, n, dim). Its gradient reaches the
     kernel alone."""
     if options.compression == "most_used":
@@ -106,7 +110,7 @@ def lost(
             f"x has {x.shape[1]} tokens, but the first inputs leave the memory after "
             f"memory + segment = {options.memory + options.segment}; give a longer x"
         )
-    x, there = finite(x, padding).detach(), _there(x, padding)
+    x, there = zero_nonfinite_padding(x, padding).detach(), _there(x, padding)
     segments, seen = (_whole_segments(each, options) for each in (x, there))
     short = compressed(segments, seen, kernel, options)
     later = options.memory // options.segment  # segments until a segment is driven out

@@ -12,7 +12,7 @@ from attnlab.core.precision import upcast
 from attnlab.core.relative import past_weights
 from attnlab.core.segments import Reading
 from attnlab.mechanisms.memory.compressive_transformer.compression import (
-    Compression,
+    CompressiveOptions,
     compressed_for_task,
     most_used,
     windows,
@@ -59,7 +59,7 @@ class CompressiveState(Reading, _Parts):
 
     __slots__ = ()
 
-    def closed(self, kernel: nn.Conv1d | None, options: Compression) -> "CompressiveState":
+    def closed(self, kernel: nn.Conv1d | None, options: CompressiveOptions) -> "CompressiveState":
         """The same; after the last token of a segment it enters the memory, and what leaves is
         compressed."""
         c, k = options.segment, options.compressed
@@ -85,7 +85,7 @@ class CompressiveState(Reading, _Parts):
 
 
 def checked_state(
-    state: CompressiveState | None, x: Tensor, options: Compression
+    state: CompressiveState | None, x: Tensor, options: CompressiveOptions
 ) -> CompressiveState:
     """The state, or an empty one for None; raises for that of another layer."""
     if state is None:

@@ -63,7 +63,7 @@ from attnlab.core.probe import note
 from attnlab.core.shapes import checked
 from attnlab.mechanisms.positions.complex_embedding.tables import (
     AngleTables,
-    ComplexWords,
+    ComplexEmbeddingOptions,
     table_shape,
 )
 
@@ -140,14 +140,11 @@ class ComplexEmbedding(nn.Module):
 
     @checked
     def __init__(
-        self,
-        vocab: Size,
-        dim: Size,
-        *,
+        self, vocab: Size, dim: Size, *,
         form: Literal["naive", "real_pairs"] = "real_pairs",
         output: Literal["complex", "pairs"] = "complex",
-        options: ComplexWords = ComplexWords(),
-    ) -> None:
+        options: ComplexEmbeddingOptions = ComplexEmbeddingOptions(),
+    ) -> None:  # fmt: skip
         super().__init__()
         self.vocab, self.dim, self.form, self.output = vocab, dim, form, output
         self.options = options
@@ -197,7 +194,7 @@ CARD = Card(
     causal="optional",
     time=2 * n * dim,
     memory=2 * n * dim,
-    options=ComplexWords,
+    options=ComplexEmbeddingOptions,
     notes={"naive": ("angles", "amplitudes"), "real_pairs": ("angles", "amplitudes")},
     variants=(
         {"frequencies": "words", "phases": "none"},

@@ -16,7 +16,7 @@ Shared = Literal["none", "words", "dimensions"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComplexWords(Options):
+class ComplexEmbeddingOptions(Options):
     """What is shared, where the tables start, and what is trained.
 
     ``amplitudes``, ``frequencies``, ``phases``  "none" shared, or shared by all "words" or all
@@ -87,7 +87,7 @@ class AngleTables(nn.Module):
 
     frequency: Tensor
 
-    def __init__(self, vocab: int, dim: int, options: ComplexWords) -> None:
+    def __init__(self, vocab: int, dim: int, options: ComplexEmbeddingOptions) -> None:
         super().__init__()
         frequency = _started(options.start, vocab, dim, options.frequencies)
         if options.frozen or options.start == "zero":

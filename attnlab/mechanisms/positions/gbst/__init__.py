@@ -73,9 +73,14 @@ from attnlab.core.options import Size
 from attnlab.core.probe import note
 from attnlab.core.shapes import TokenPadding, Tokens, checked
 from attnlab.core.softmax import masked_softmax
-from attnlab.mechanisms.positions.gbst.blocks import Blocks, Subwords, block_means, real_first
+from attnlab.mechanisms.positions.gbst.blocks import (
+    BlockOptions,
+    GBSTOptions,
+    block_means,
+    real_first,
+)
 
-__all__ = ["CARD", "FORMS", "GBST", "Blocks", "Subwords", "naive", "pooled"]
+__all__ = ["CARD", "FORMS", "GBST", "BlockOptions", "GBSTOptions", "naive", "pooled"]
 
 # ---- naive
 
@@ -83,7 +88,7 @@ __all__ = ["CARD", "FORMS", "GBST", "Blocks", "Subwords", "naive", "pooled"]
 @form
 def naive(
     x: Tokens, scorer: Float[Tensor, "dim"], kernel: Float[Tensor, "dim dim t"] | None, *,
-    padding: TokenPadding = None, options: Blocks = Blocks(),
+    padding: TokenPadding = None, options: BlockOptions = BlockOptions(),
 ) -> Float[Tensor, "b k dim"]:  # fmt: skip
     """Sequence by sequence, without its padding. ``kernel`` as in ``F.conv1d``, or None."""
     _, n, dim = x.shape
@@ -97,7 +102,7 @@ def naive(
 
 
 def _alone(
-    x: Tensor, scorer: Tensor, kernel: Tensor | None, options: Blocks
+    x: Tensor, scorer: Tensor, kernel: Tensor | None, options: BlockOptions
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Scores (n, M), weights (n, M) and the shortened sequence (⌈n / d_s⌉, dim) of one sequence."""
     x = x if kernel is None else _convolved(x, kernel)
@@ -146,7 +151,7 @@ def _filled(rows: list[Tensor], length: int) -> Tensor:
 @form(autocast=True)
 def pooled(
     x: Tokens, scorer: Float[Tensor, "dim"], kernel: Float[Tensor, "dim dim t"] | None, *,
-    padding: TokenPadding = None, options: Blocks = Blocks(),
+    padding: TokenPadding = None, options: BlockOptions = BlockOptions(),
 ) -> Float[Tensor, "b k dim"]:  # fmt: skip
     """All blocks of a size at once."""
     chars, real = real_first(x, padding)
@@ -183,7 +188,7 @@ class GBST(Layer):
     @checked
     def __init__(
         self, dim: Size, *,
-        form: Literal["naive", "pooled"] = "pooled", options: Subwords = Subwords(),
+        form: Literal["naive", "pooled"] = "pooled", options: GBSTOptions = GBSTOptions(),
     ) -> None:  # fmt: skip
         super().__init__()
         width = options.convolution
@@ -214,7 +219,7 @@ class GBST(Layer):
 n, dim = letters("n dim")
 
 
-def _time(options: Subwords, scored: sympy.Expr) -> sympy.Expr:
+def _time(options: GBSTOptions, scored: sympy.Expr) -> sympy.Expr:
     """FLOPs of the convolution, ``scored`` candidates, sums over sizes and the calibration."""
     sizes = len(options.blocks)
     own = 2 * n * dim**2 * options.convolution + 2 * dim * (scored + n * sizes)
@@ -228,8 +233,8 @@ CARD = Card(
     role="embed",
     forms=FORMS,
     causal="never",
-    because="a block, and the convolution, hold characters to the right of the one that reads them",
-    options=Subwords,
+    causal_reason="a block, and the convolution, hold characters after the one that reads them",
+    options=GBSTOptions,
     time={
         "naive": lambda chosen: _time(chosen, n * len(chosen.blocks)),
         "pooled": lambda chosen: _time(chosen, sum(n / size for size in chosen.blocks)),

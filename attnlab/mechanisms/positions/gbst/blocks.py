@@ -10,7 +10,7 @@ from attnlab.core.options import Count, Options, Size
 
 
 @dataclass(frozen=True, kw_only=True)
-class Blocks(Options):
+class BlockOptions(Options):
     """The sizes to choose from, whether characters agree, and how many become one."""
 
     blocks: tuple[Size, ...] = (1, 2, 3, 4)
@@ -27,7 +27,7 @@ class Blocks(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Subwords(Blocks):
+class GBSTOptions(BlockOptions):
     """The same, and the width of the convolution before."""
 
     convolution: Count = 5

@@ -207,7 +207,7 @@ class H3(Layer):
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
-        self.heads.fits(x, "x")
+        self.heads.check_input(x, "x")
         return skipping_padding(self._mixed, x, padding)
 
     def _mixed(self, x: Tokens) -> Tokens:
@@ -221,7 +221,7 @@ class H3(Layer):
     @checked
     def step(self, x: NewTokens, state: State | None = None) -> tuple[NewTokens, State]:
         """The next t tokens given the state after all before them (None at the beginning)."""
-        self.heads.fits(x, "x")
+        self.heads.check_input(x, "x")
         q, k, v = self.heads.project(x)
         reach = self.options.shift - 1
         begin = State(
@@ -248,7 +248,7 @@ CARD = Card(
     role="mix",
     forms=FORMS,
     causal="always",
-    because="its state holds what was read before",
+    causal_reason="its state holds what was read before",
     options=H3Options,
     letters={"N": "state", "c": "chunk", "p": "shift"},
     time={

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from attnlab.core import state_space
-from attnlab.core.carried import emptied
+from attnlab.core.carried import reset_rows
 from attnlab.core.convolution import toeplitz
 from attnlab.core.forms import upcasting
 from attnlab.core.precision import upcast
@@ -59,4 +59,4 @@ class State(NamedTuple):
 
     def cleared(self, ended: Bool[Tensor, "b"]) -> "State":
         """With nothing of the documents that have ended (b,)."""
-        return emptied(self, ended)
+        return reset_rows(self, ended)

@@ -54,9 +54,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from attnlab.core.card import Card, letters
-from attnlab.core.carried import emptied
+from attnlab.core.carried import reset_rows
 from attnlab.core.forms import form, upcasting
-from attnlab.core.heads import Heads, fits
+from attnlab.core.heads import Heads, check_input
 from attnlab.core.options import Size
 from attnlab.core.precision import upcast
 from attnlab.core.probe import note
@@ -171,7 +171,7 @@ class State(NamedTuple):
 
     def cleared(self, ended: Bool[Tensor, "b"]) -> "State":
         """As at the beginning in those sequences whose document has ``ended``."""
-        return emptied(self, ended, largest=-torch.inf)
+        return reset_rows(self, ended, largest=-torch.inf)
 
 
 class RWKV(nn.Module):
@@ -198,7 +198,7 @@ class RWKV(nn.Module):
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
-        fits(x, "x", self.dim, self.key.weight)
+        check_input(x, "x", self.dim, self.key.weight)
         return skipping_padding(self._mixed, x, padding)
 
     def _mixed(self, x: Tokens) -> Tokens:
@@ -217,7 +217,7 @@ class RWKV(nn.Module):
     @checked
     def step(self, x: NewTokens, state: State | None = None) -> tuple[NewTokens, State]:
         """The next t tokens given the state of all before them (None at the beginning)."""
-        fits(x, "x", self.dim, self.key.weight)
+        check_input(x, "x", self.dim, self.key.weight)
         begin = State(torch.zeros_like(x[:, 0]), *initial_state(x))
         if state is None:
             state = begin
@@ -242,7 +242,7 @@ CARD = Card(
     role="mix",
     forms=FORMS,
     causal="always",
-    because="its sums hold what was read before",
+    causal_reason="its sums hold what was read before",
     time={"naive": 2 * n**2 * dim, "recurrent": 28 * n * dim, "chunked": 42 * n * dim},
     memory={"naive": n**2 * dim, "recurrent": n * dim, "chunked": n * dim},
     notes={"naive": ("weights",), "recurrent": ("state",), "chunked": ("state",)},

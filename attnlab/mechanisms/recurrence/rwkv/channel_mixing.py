@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attnlab.core.heads import fits
+from attnlab.core.heads import check_input
 from attnlab.core.options import Size
 from attnlab.core.recurrence import skipping_padding
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
@@ -39,7 +39,7 @@ class ChannelMixing(nn.Module):
         self, x: NewTokens, state: Float[Tensor, "b dim"] | None = None
     ) -> tuple[NewTokens, Float[Tensor, "b dim"]]:
         """The next t tokens given the one before them (None at the beginning)."""
-        fits(x, "x", self.dim, self.key.weight)
+        check_input(x, "x", self.dim, self.key.weight)
         before = token_before(x, torch.zeros_like(x[:, 0]) if state is None else state)
         gate = torch.sigmoid(self.receptance(shifted(x, before, self.shift_receptance)))
         k = self.key(shifted(x, before, self.shift_key)).relu() ** 2

@@ -22,7 +22,7 @@ state holds the past as coefficients of Legendre polynomials, with a weight that
 exponentially. ``legs`` takes the diagonal of its normal part, ``lin`` a damped Fourier series
 ($A_k = -1/2 + i \pi k$), ``inv`` a formula near the poles of LegS, ``real`` the eigenvalues of
 HiPPO itself, $A_k = -(k + 1)$: its modes fade and do not swing, and do not learn to.
-``past.reconstructed`` reads the past from a state.
+``reconstruction.reconstructed`` reads the past from a state.
 
 After the convolution come GELU and a gated linear unit, $W y \odot \sigma(W' y)$, for each token.
 
@@ -70,10 +70,10 @@ from torch.nn import functional as F
 
 from attnlab.core import state_space
 from attnlab.core.card import Card, letters
-from attnlab.core.carried import emptied
+from attnlab.core.carried import reset_rows
 from attnlab.core.convolution import toeplitz
 from attnlab.core.forms import form
-from attnlab.core.heads import Channels, fits
+from attnlab.core.heads import Channels, check_input
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.precision import upcast
@@ -84,30 +84,22 @@ from attnlab.core.state_space import Held
 from attnlab.mechanisms.recurrence.s4d.forms import chunked, fft, recurrent
 from attnlab.mechanisms.recurrence.s4d.system import (
     Learned,
-    StateSpace,
+    S4DOptions,
     System,
     initial,
     system,
 )
 
 __all__ = [
-    "CARD",
-    "FORMS",
-    "S4D",
-    "Learned",
-    "State",
-    "StateSpace",
-    "chunked",
-    "fft",
-    "naive",
+    "CARD", "FORMS", "S4D", "Learned", "S4DOptions", "State", "chunked", "fft", "naive",
     "recurrent",
-]
+]  # fmt: skip
 
 # ---- naive
 
 
 @form
-def naive(x: Tokens, learned: Learned, *, options: StateSpace = StateSpace()) -> Tokens:
+def naive(x: Tokens, learned: Learned, *, options: S4DOptions = S4DOptions()) -> Tokens:
     """The matrix of every channel, T[i, j] = K[i - j] (Gu et al., section 2)."""
     decay, drive, out = system(learned, options)
     powers = state_space.powers(decay, x.shape[1])  # (dim, r, n)
@@ -133,7 +125,7 @@ class State(NamedTuple):
 
     def cleared(self, ended: Bool[Tensor, "b"]) -> "State":
         """With nothing of the documents that have ended (b,)."""
-        return emptied(self, ended)
+        return reset_rows(self, ended)
 
 
 class GatedOutput(nn.Linear):
@@ -157,7 +149,7 @@ class S4D(Layer):
     @checked
     def __init__(
         self, dim: Size, *, form: Literal["naive", "recurrent", "fft", "chunked"] = "chunked",
-        options: StateSpace = StateSpace(),
+        options: S4DOptions = S4DOptions(),
     ) -> None:  # fmt: skip
         super().__init__()
         self.dim, self.form, self.options = dim, form, options
@@ -174,7 +166,7 @@ class S4D(Layer):
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
-        fits(x, "x", self.dim, self.skip)
+        check_input(x, "x", self.dim, self.skip)
         return skipping_padding(self._mixed, x, padding)
 
     def _mixed(self, x: Tokens) -> Tokens:
@@ -193,7 +185,7 @@ class S4D(Layer):
     @checked
     def step(self, x: NewTokens, state: State | None = None) -> tuple[NewTokens, State]:
         """The next t tokens given the state after all before them (None at the beginning)."""
-        fits(x, "x", self.dim, self.skip)
+        check_input(x, "x", self.dim, self.skip)
         begin = State(state_space.initial_state(x, self.B.shape[1]))
         if state is None:
             state = begin
@@ -216,8 +208,8 @@ CARD = Card(
     role="mix",
     forms=FORMS,
     causal="always",
-    because="its state holds what was read before",
-    options=StateSpace,
+    causal_reason="its state holds what was read before",
+    options=S4DOptions,
     letters={"N": "state", "c": "chunk"},
     time={
         "naive": 2 * n**2 * dim,

@@ -6,7 +6,7 @@ from attnlab.core.probe import note
 from attnlab.core.shapes import Tokens
 from attnlab.mechanisms.recurrence.s4d.system import (
     Learned,
-    StateSpace,
+    S4DOptions,
     system,
 )
 
@@ -14,7 +14,7 @@ from attnlab.mechanisms.recurrence.s4d.system import (
 
 
 @form
-def recurrent(x: Tokens, learned: Learned, *, options: StateSpace = StateSpace()) -> Tokens:
+def recurrent(x: Tokens, learned: Learned, *, options: S4DOptions = S4DOptions()) -> Tokens:
     """The recurrence, token by token."""
     parts = system(learned, options)
     out, state = state_space.recurrent(x, state_space.initial_state(x, learned.B.shape[1]), *parts)
@@ -26,7 +26,7 @@ def recurrent(x: Tokens, learned: Learned, *, options: StateSpace = StateSpace()
 
 
 @form
-def fft(x: Tokens, learned: Learned, *, options: StateSpace = StateSpace()) -> Tokens:
+def fft(x: Tokens, learned: Learned, *, options: S4DOptions = S4DOptions()) -> Tokens:
     """The kernel by a Vandermonde product, then a convolution by Fourier transforms."""
     mixed = state_space.convolved(x, *system(learned, options))
     return mixed + learned.skip * x
@@ -36,7 +36,7 @@ def fft(x: Tokens, learned: Learned, *, options: StateSpace = StateSpace()) -> T
 
 
 @form
-def chunked(x: Tokens, learned: Learned, *, options: StateSpace = StateSpace()) -> Tokens:
+def chunked(x: Tokens, learned: Learned, *, options: S4DOptions = S4DOptions()) -> Tokens:
     """The matrix inside chunks of c tokens, the state from one chunk to the next."""
     parts = system(learned, options)
     begin = state_space.initial_state(x, learned.B.shape[1])

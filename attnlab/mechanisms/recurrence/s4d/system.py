@@ -35,7 +35,7 @@ class Learned(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StateSpace(Options):
+class S4DOptions(Options):
     """The system of every channel, before it is learned.
 
     ``state``           numbers of state per channel (N), two for each mode that is stored
@@ -85,7 +85,7 @@ class StateSpace(Options):
         return partial(state_space.softmax_hold, n=self.length)
 
 
-def initial(options: StateSpace) -> tuple[Complex[Tensor, "r"], Complex[Tensor, "r"]]:
+def initial(options: S4DOptions) -> tuple[Complex[Tensor, "r"], Complex[Tensor, "r"]]:
     """A and B of one channel before learning."""
     modes = options.state // 2
     if options.initial == "legs":
@@ -104,7 +104,7 @@ class System(NamedTuple):
     C: Modes
 
 
-def system(learned: Learned, options: StateSpace) -> System:
+def system(learned: Learned, options: S4DOptions) -> System:
     """The discretised system."""
     exact = exact_dtype(learned.C.device)
     A = torch.complex(-learned.log_decay.to(exact).exp(), learned.frequency.to(exact))

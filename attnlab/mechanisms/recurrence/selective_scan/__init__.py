@@ -73,10 +73,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.core.card import Card, letters
-from attnlab.core.carried import emptied
+from attnlab.core.carried import reset_rows
 from attnlab.core.convolution import last_inputs, short_convolution
 from attnlab.core.forms import form
-from attnlab.core.heads import Channels, fits
+from attnlab.core.heads import Channels, check_input
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.probe import note
@@ -86,7 +86,7 @@ from attnlab.mechanisms.recurrence.selective_scan.rules import (
     RULES,
     Held,
     PerState,
-    Selective,
+    SelectiveScanOptions,
     coefficients,
     euler,
     initial_state,
@@ -98,8 +98,8 @@ from attnlab.mechanisms.recurrence.selective_scan.scan import (
 )
 
 __all__ = [
-    "CARD", "FORMS", "RULES", "GatedOutput", "Selective", "SelectiveScan",
-    "State", "advance", "chunked", "euler", "initial_state", "naive",
+    "CARD", "FORMS", "RULES", "GatedOutput", "SelectiveScan", "SelectiveScanOptions", "State",
+    "advance", "chunked", "euler", "initial_state", "naive",
 ]  # fmt: skip
 
 # ---- naive
@@ -108,7 +108,7 @@ __all__ = [
 @form
 def naive(
     x: Tokens, log_A: PerState, steps: Tokens, B: Shared, C: Shared, skip: PerChannel,
-    *, options: Selective = Selective(),
+    *, options: SelectiveScanOptions = SelectiveScanOptions(),
 ) -> Tokens:  # fmt: skip
     """The recurrence, token by token (Gu & Dao, section 3.2), with A = -e^log_A and Δ the softplus
     of ``steps``."""
@@ -128,7 +128,7 @@ def naive(
 @form
 def chunked(
     x: Tokens, log_A: PerState, steps: Tokens, B: Shared, C: Shared, skip: PerChannel,
-    *, options: Selective = Selective(),
+    *, options: SelectiveScanOptions = SelectiveScanOptions(),
 ) -> Tokens:  # fmt: skip
     """The same, by spans of tokens."""
     out, state = advance(x, log_A, steps, B, C, skip, initial_state(x, log_A), options)
@@ -150,7 +150,7 @@ class State(NamedTuple):
 
     def cleared(self, ended: Bool[Tensor, "b"]) -> "State":
         """With nothing of the documents that have ended (b,)."""
-        return emptied(self, ended)
+        return reset_rows(self, ended)
 
 
 class GatedOutput(nn.Linear):
@@ -170,7 +170,7 @@ class SelectiveScan(Layer):
     @checked
     def __init__(
         self, dim: Size, *, form: Literal["naive", "chunked"] = "chunked",
-        options: Selective = Selective(),
+        options: SelectiveScanOptions = SelectiveScanOptions(),
     ) -> None:  # fmt: skip
         super().__init__()
         self.dim, self.form, self.options = dim, form, options
@@ -194,7 +194,7 @@ class SelectiveScan(Layer):
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
-        fits(x, "x", self.dim, self.skip)
+        check_input(x, "x", self.dim, self.skip)
         return skipping_padding(self._mixed, x, padding)
 
     def _mixed(self, x: Tokens) -> Tokens:
@@ -213,7 +213,7 @@ class SelectiveScan(Layer):
     @checked
     def step(self, x: NewTokens, state: State | None = None) -> tuple[NewTokens, State]:
         """The next t tokens given the state after all before them (None at the beginning)."""
-        fits(x, "x", self.dim, self.skip)
+        check_input(x, "x", self.dim, self.skip)
         inputs, gate = self.into(x).chunk(2, dim=-1)
         begin = State(
             inputs.new_zeros(len(x), self.options.width - 1, inputs.shape[-1]),
@@ -233,7 +233,7 @@ class SelectiveScan(Layer):
 n, dim, N, E, p = letters("n dim N E p")
 
 
-def _time(more: int, chosen: Selective) -> sympy.Expr:
+def _time(more: int, chosen: SelectiveScanOptions) -> sympy.Expr:
     """Operations of the scan and of the short convolution."""
     each = more + (13 if chosen.rule == "zoh" else 7)
     return n * E * dim * (each * N + 2 * p)
@@ -246,8 +246,8 @@ CARD = Card(
     role="mix",
     forms=FORMS,
     causal="always",
-    because="its state holds what was read before",
-    options=Selective,
+    causal_reason="its state holds what was read before",
+    options=SelectiveScanOptions,
     letters={"N": "state", "E": "expand", "p": "width"},
     time={"naive": partial(_time, 0), "chunked": partial(_time, 3)},
     memory={"naive": 2 * n * (E * dim + N), "chunked": n * (E * dim * (N + 2) + 2 * N)},

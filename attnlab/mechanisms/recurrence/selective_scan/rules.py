@@ -19,7 +19,7 @@ Held = Float[Tensor, "b dim r"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Selective(Options):
+class SelectiveScanOptions(Options):
     """The state space of every channel, and the block around it.
 
     ``state``   numbers of state per channel (N)
@@ -53,7 +53,7 @@ def initial_state(x: Tokens, log_A: PerState) -> Held:
 
 
 def coefficients(
-    x: Tensor, delta: Tensor, A: Tensor, B: Tensor, options: Selective
+    x: Tensor, delta: Tensor, A: Tensor, B: Tensor, options: SelectiveScanOptions
 ) -> tuple[Tensor, Tensor]:
     """By what each state is multiplied, and what is added to it: both (…, dim, r)."""
     decay, weight = RULES[options.rule](delta[..., None] * A)

@@ -10,14 +10,14 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from attnlab.core.derivatives import refuse_second
+from attnlab.core.derivatives import forbid_double_backward
 from attnlab.core.forms import upcasting
 from attnlab.core.shapes import Tokens
 from attnlab.core.tracing import on_cpu, plain, transformed
 from attnlab.mechanisms.recurrence.selective_scan.rules import (
     Held,
     PerState,
-    Selective,
+    SelectiveScanOptions,
     coefficients,
 )
 
@@ -38,7 +38,7 @@ TOGETHER = 2**12
 @upcasting
 def advance(
     x: Tokens, log_A: PerState, steps: Tokens, B: Shared, C: Shared, skip: PerChannel,
-    state: Held, options: Selective,
+    state: Held, options: SelectiveScanOptions,
 ) -> tuple[Tokens, Held]:  # fmt: skip
     """The outputs of the next tokens after ``state``, and the state after them."""
     A, delta = -log_A.exp(), F.softplus(steps)
@@ -59,8 +59,9 @@ def _again(function: Callable[..., Any], *given: Any) -> Any:
 
 
 def _span(
-    x: Tensor, delta: Tensor, B: Tensor, C: Tensor, A: Tensor, state: Held, options: Selective
-) -> tuple[Tensor, Held]:
+    x: Tensor, delta: Tensor, B: Tensor, C: Tensor, A: Tensor, state: Held,
+    options: SelectiveScanOptions,
+) -> tuple[Tensor, Held]:  # fmt: skip
     decay, drive = coefficients(x, delta, A, B, options)
     scan = _listed if plain() else _Scan.apply if torch.is_grad_enabled() else _scanned
     h = scan(decay, drive, state)
@@ -87,7 +88,7 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, d_h: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        refuse_second("the chunked form")
+        forbid_double_backward("the chunked form")
         decay, start, h = ctx.saved_tensors
         later = torch.cat((decay[:, 1:], torch.zeros_like(decay[:, :1])), dim=1)
         d_drive = _scanned(later.flip(1), d_h.flip(1), torch.zeros_like(start)).flip(1)

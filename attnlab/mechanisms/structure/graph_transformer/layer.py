@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from attnlab.core.heads import Heads, finite, fits
+from attnlab.core.heads import Heads, check_input, zero_nonfinite_padding
 from attnlab.core.options import Size
 from attnlab.core.shapes import Tokens, checked
 from attnlab.mechanisms.structure.graph_transformer import edges as attend
@@ -43,7 +43,7 @@ class GraphTransformerLayer(nn.Module):
     ) -> tuple[Tokens, Stream | None]:
         """The nodes and the edges one layer on; padding comes out as zeros."""
         structure = GraphBatch.fitting(structure, x, None)
-        x = finite(x, structure.padding)
+        x = zero_nonfinite_padding(x, structure.padding)
         q, k, v = self.heads.project(x)
         gates = self._gates(e, structure)
         mixed = self.heads.merge(attend(q, k, v, structure=structure, gates=gates))
@@ -61,7 +61,7 @@ class GraphTransformerLayer(nn.Module):
             raise ValueError(
                 "this layer was built with edges=True: give `e`, a vector (m, dim) for each edge"
             )
-        fits(e, "e", self.heads.dim, self.gates.weight)
+        check_input(e, "e", self.heads.dim, self.gates.weight)
         made: Tensor = self.gates(e)
         return made.unflatten(-1, (self.heads.heads, -1))
 

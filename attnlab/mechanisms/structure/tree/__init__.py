@@ -65,14 +65,14 @@ from torch.nn import functional as F
 from attnlab.core import sdpa
 from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
-from attnlab.core.heads import Heads, finite
+from attnlab.core.heads import Heads, zero_nonfinite_padding
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.probe import note
 from attnlab.core.shapes import Context, SelfValues, TokenPadding, Tokens, checked
 from attnlab.mechanisms.structure.tree.dense import dense
 from attnlab.mechanisms.structure.tree.parallel import parallel
-from attnlab.mechanisms.structure.tree.tables import Horizontal, Tables, Vertical, Weights, row
+from attnlab.mechanisms.structure.tree.tables import Horizontal, TreeOptions, Vertical, Weights, row
 from attnlab.structures.tree_batch import TreeBatch
 
 # ---- naive
@@ -143,11 +143,11 @@ class TreeAttention(Layer):
 
     @checked
     def __init__(
-        self, dim: Size, heads: Size, options: Tables | None = None, *,
+        self, dim: Size, heads: Size, options: TreeOptions | None = None, *,
         form: Literal["naive", "dense", "parallel"] = "parallel", bias: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
-        options = Tables() if options is None else options
+        options = TreeOptions() if options is None else options
         self.heads, self.form = Heads(dim, heads, bias=bias), form
         self.weights = nn.Linear(dim, heads, bias=False)
         width = self.heads.value_dim
@@ -170,7 +170,7 @@ class TreeAttention(Layer):
             raise ValueError("with a context its structure says what is padding: leave it out")
         structure = TreeBatch.fitting(structure, read, padding if context is None else None)
         q, k, v = self.heads.project(x, context, padding=structure.padding)
-        weights = self.weights(finite(read, structure.padding)).transpose(1, 2)
+        weights = self.weights(zero_nonfinite_padding(read, structure.padding)).transpose(1, 2)
         halves = self.vertical.shape[1], self.horizontal.shape[1]
         vertical, horizontal = (
             F.pad(self.vertical, (0, halves[1])),
@@ -193,10 +193,10 @@ CARD = Card(
     family="structure",
     role="attend",
     forms=FORMS,
-    options=Tables,
+    options=TreeOptions,
     structure=TreeBatch,
     causal="never",
-    because="a phrase is gathered from all of its words, the last ones included",
+    causal_reason="a phrase is gathered from all of its words, the last ones included",
     time={
         "naive": 2 * h * n**2 * (d + e),
         "dense": 2 * h * n**2 * (d + e),

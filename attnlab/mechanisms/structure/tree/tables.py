@@ -14,7 +14,7 @@ Horizontal = Float[Tensor, "c e"]  # c: for the first, second, … leaf below a 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tables(Options):
+class TreeOptions(Options):
     """The sizes of the two tables; longer branches and later leaves share the last row."""
 
     max_vertical: Size = 100

@@ -1,0 +1,146 @@
+// The survey's table: every mechanism with its claimed, counted and measured cost; rows are checked where they stand.
+import barStyle from "#parts/bar.css";
+import base from "#parts/base.css";
+import style from "./survey.css";
+import { arranged, arrangedParts, power, within } from "./rows.js";
+import { bar } from "#parts/bar.js";
+import { button, choice, el, labelled } from "#parts/dom.js";
+import { live, viewOf } from "#parts/lifecycle.js";
+import { mountPage } from "#parts/page.js";
+
+const TRAITS = ["order", "down", "family", "search", "shelf", "_parts", "_rows", "_busy", "_machine", "_live"];
+const COLUMNS = [
+  ["name", "mechanism", "Its page is linked"],
+  ["year", "year", "Of the paper"],
+  ["family", "family", "As in the survey's taxonomy"],
+  ["claimed", "claims", "The order of growth that the card claims for its fastest form, in n alone; the column beside it is the exponent of that formula at n = 1,024 to 8,192"],
+  [null, "formula", "The exponent of the card's formula at n = 1,024 to 8,192"],
+  ["counted", "counted", "The exponent of the FLOPs of the mixing, counted operation by operation at n = 1,024 to 8,192"],
+  ["measured", "measured", "The exponent of the time of the whole layer at n = 512 to 4,096, with its interval at 95 %"],
+  ["decodes", "decodes", "Whether its causal layer gives one token after another, tried out"],
+  [null, "lesson", "Where it is taught"],
+  [null, "check", "Count it again and try whether it decodes; time it"],
+];
+const SHELVES = [["mechanisms", "mechanisms"], ["feed", "feed-forward layers"], ["join", "joins"], ["depth", "depth"], ["objective", "objectives"], ["compress", "compression"]];
+const HELP = `The table of "Efficient Transformers: A Survey" says what papers state. Here a row can be checked: its FLOPs are counted again, and its causal layer must give the first tokens the same outputs whatever follows them.
+
+Counted are the FLOPs of the mixing alone, at width 256 with 4 heads. Timed is the whole layer, whose projections cost the same for every token: they hold the measured exponent near 1 as long as the mixing is the smaller part.
+
+Click a heading to sort, again to turn the order round.`;
+
+function render({ model, el: host }) {
+  const view = viewOf("attnlab-survey", "The survey's table", "survey");
+  const { root } = view;
+  const get = (name) => model.get(name);
+  const set = (changed) => {
+    for (const [name, value] of Object.entries(changed)) model.set(name, value);
+    model.save_changes();
+  };
+  const family = choice("Family", "family", [], (value) => set({ family: value }));
+  const shelf = choice("Show", "shelf", SHELVES, (value) => set({ shelf: value }));
+  const search = el("input", { type: "search", class: "sv-search", testid: "search", oninput: () => set({ search: search.value }) });
+  const count = el("span", { class: "av-quiet", testid: "count", role: "status" });
+  const { node } = bar({ frequent: [shelf.node, family.node, labelled("Find", search), count], help: HELP, label: "Which mechanisms" });
+  const heads = COLUMNS.map(([order, text, title]) => {
+    const sort = order && button({ class: "sv-sort", text, title, testid: `sort-${order}`, onclick: () => set(get("order") === order ? { down: !get("down") } : { order, down: false }) });
+    return el("th", { scope: "col", title }, sort ?? text);
+  });
+  const body = el("tbody", { testid: "rows" });
+  const table = el("table", {}, el("thead", {}, el("tr", {}, ...heads)), body);
+  const partHead = el("tr");
+  const partBody = el("tbody", { testid: "parts" });
+  const parts = el("table", { hidden: true }, el("thead", {}, partHead), partBody);
+  const frame = el("div", { class: "sv-frame", tabindex: "0", role: "region", "aria-label": "The table" }, table, parts);
+  const said = el("p", { class: "sv-said", testid: "said", "aria-live": "polite" });
+  const machine = el("p", { class: "av-quiet av-hint", testid: "machine" });
+  root.append(el("style", { text: base + barStyle + style }), node, frame, said, machine);
+  host.replaceChildren(root);
+  let last = null;
+
+  function ask(kind, name) {
+    last = name;
+    model.send({ kind, name });
+    said.textContent = "Asked. In a notebook that was opened and not run, run the cell first.";
+  }
+
+  const link = (pair, text) => (pair ? el("a", { href: pair[0], target: "_blank", rel: "noopener", text }) : el("span", { text }));
+
+  function line(row) {
+    const busy = get("_busy").includes(row.name);
+    const off = { disabled: !get("_live") || busy };
+    const act = (kind, text, title) => button({ text, title, "aria-label": `${text} ${row.title}`, testid: `${kind}-${row.name}`, ...off, onclick: () => ask(kind, row.name) });
+    const apart = row.counted !== null && Math.abs(row.counted - row.formula) > 0.1;
+    return el(
+      "tr",
+      { "data-name": row.name, class: row.checked ? "sv-checked" : "" },
+      el("th", { scope: "row" }, link(row.page, row.title)),
+      el("td", { text: String(row.year) }),
+      el("td", { text: row.family }),
+      el("td", { text: row.claimed, title: row.order }),
+      el("td", { text: power(row.formula) }),
+      el("td", { text: row.counted === null ? "…" : power(row.counted), class: apart ? "sv-apart" : "", title: apart ? "More than 0.1 from the formula's: at these lengths blocks, windows or projections of its own weigh in" : "" }),
+      el("td", { text: within(row.measured, row.interval) }),
+      el("td", { text: row.decodes === null ? "…" : row.decodes ? "yes" : "no", title: row.because }),
+      el("td", {}, link(row.lesson, row.lesson?.[1].split(" ")[1] ?? "–")),
+      el("td", { class: "sv-acts" }, busy ? el("progress", { "aria-label": `${row.title} is being checked` }) : el("span", {}, act("check", "Check", "Count it again, try whether it decodes"), act("time", "Time", "Check it and time it"))),
+    );
+  }
+
+  const sorting = (order, text) => button({ class: "sv-sort", text, testid: `part-${order}`, onclick: () => set(get("order") === order ? { down: !get("down") } : { order, down: false }) });
+
+  function drawParts(state) {
+    const rows = arrangedParts([...state._parts], state);
+    const labels = rows.length ? rows[0].claims.map(([label]) => label) : [];
+    const names = [sorting("name", "page"), sorting("year", "year"), ...labels, "forms", "lesson"];
+    partHead.replaceChildren(...names.map((name) => el("th", { scope: "col" }, name)));
+    partBody.replaceChildren(...rows.map((row) => el(
+      "tr",
+      { "data-name": row.name },
+      el("th", { scope: "row" }, link(row.page, row.title)),
+      el("td", { text: String(row.year) }),
+      ...row.claims.map(([, text]) => el("td", { class: "sv-claim", text })),
+      el("td", { text: row.forms }),
+      el("td", {}, link(row.lesson, row.lesson?.[1].split(" ")[1] ?? "–")),
+    )));
+    count.textContent = `${rows.length} page${rows.length === 1 ? "" : "s"}`;
+    said.textContent = state._parts.length ? "What each card claims; every claim is a test." : "These rows are on their way. In a notebook that was opened and not run, run the cell first.";
+    machine.textContent = "";
+  }
+
+  function draw() {
+    const state = Object.fromEntries(TRAITS.map((name) => [name, get(name)]));
+    const others = state.shelf !== "mechanisms";
+    shelf.select.value = state.shelf;
+    parts.hidden = !others;
+    table.hidden = others;
+    family.node.hidden = others;
+    if (search.value !== state.search) search.value = state.search;
+    if (others) {
+      drawParts(state);
+      return;
+    }
+    const rows = arranged([...state._rows], state);
+    const focused = root.contains(document.activeElement) ? document.activeElement.dataset.testid : null;
+    body.replaceChildren(...rows.map(line));
+    if (focused && document.activeElement === document.body) root.querySelector(`[data-testid="${focused}"]`)?.focus({ preventScroll: true });
+    COLUMNS.forEach(([order], at) => {
+      if (order === state.order) heads[at].setAttribute("aria-sort", state.down ? "descending" : "ascending");
+      else heads[at].removeAttribute("aria-sort");
+    });
+    const families = [...new Set(state._rows.map((row) => row.family))];
+    if (family.select.length !== families.length + 1) {
+      family.select.replaceChildren(...["", ...families].map((name) => el("option", { value: name, text: name || "all" })));
+    }
+    family.select.value = state.family;
+    count.textContent = `${rows.length} of ${state._rows.length} mechanisms`;
+    const found = state._rows.find(({ name }) => name === last);
+    if (found?.checked && !state._busy.includes(last)) said.textContent = `${found.title}. ${found.checked}`;
+    else if (state._busy.length) said.textContent = `Checking ${state._busy.join(", ")} …`;
+    else if (!last) said.textContent = state._live ? "Press Check to count a row again, or Time to time it on this machine." : "A saved file sorts and filters; checking needs Python.";
+    machine.textContent = state._machine ? `Times stored with attnlab: ${state._machine}; in brackets the interval of the slope at 95 %.` : "";
+  }
+
+  return live({ model, view, traits: TRAITS, draw, sizes: ["wide", { wide: 860, narrow: 0 }] });
+}
+
+export default { render, page: (document) => mountPage({ render }, document) };
