@@ -28,7 +28,7 @@ from torch.nn import functional as F
 
 from attnlab.core.charges import charge
 from attnlab.core.forms import upcasting
-from attnlab.core.heads import fits
+from attnlab.core.heads import check_input
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import no_autocast, upcast
 from attnlab.core.probe import note
@@ -247,7 +247,7 @@ class Mixture(nn.Module, ABC):
         self, x: Float[Tensor, "b n dim"], padding: TokenPadding = None
     ) -> Float[Tensor, "b n dim"]:
         """What the experts add to the stream: zeros where no expert computes a token."""
-        fits(x, "x", self.expand.in_features, self.expand.weight)
+        check_input(x, "x", self.expand.in_features, self.expand.weight)
         return self._computed(x, self._routed(x, padding))
 
     def _routed(self, x: Tensor, padding: TokenPadding) -> Routing:

@@ -34,7 +34,7 @@ from torch.nn import functional as F
 
 from attnlab.core.card import Card, letters
 from attnlab.core.claims import Feed
-from attnlab.core.heads import fits
+from attnlab.core.heads import check_input
 from attnlab.core.options import Size
 from attnlab.core.shapes import checked
 
@@ -69,7 +69,7 @@ class Flattened(nn.Module):
 
     @checked
     def forward(self, x: Float[Tensor, "b n dim"]) -> Float[Tensor, "b n dim"]:
-        fits(x, "x", self.expand.in_features, self.expand.weight)
+        check_input(x, "x", self.expand.in_features, self.expand.weight)
         out: Tensor = self.contract(F.relu(self.expand(x)))
         return out
 

@@ -52,7 +52,7 @@ from attnlab.core.experts import (
     routed,
 )
 from attnlab.core.forms import form
-from attnlab.core.heads import fits
+from attnlab.core.heads import check_input
 from attnlab.core.options import Count, Size, check_value
 from attnlab.core.shapes import TokenPadding, checked
 
@@ -138,7 +138,7 @@ class ModalityExperts(Mixture):
         modality: Int[Tensor, "b n"] | None = None,
     ) -> Float[Tensor, "b n dim"]:  # fmt: skip
         """``modality`` is the number of each token's expert; not given, ``split`` says it."""
-        fits(x, "x", self.expand.in_features, self.expand.weight)
+        check_input(x, "x", self.expand.in_features, self.expand.weight)
         modality = by_position(x, self.split) if modality is None else modality
         return self._computed(x, route(x, modality, len(self.split) + 1, padding))
 

@@ -45,7 +45,7 @@ from torch.nn import functional as F
 from attnlab.core.card import Card, letters
 from attnlab.core.claims import Feed
 from attnlab.core.forms import form
-from attnlab.core.heads import fits
+from attnlab.core.heads import check_input
 from attnlab.core.options import Size, check_value
 from attnlab.core.probe import note
 from attnlab.core.shapes import TokenPadding, checked
@@ -147,7 +147,7 @@ class ProductKeys(nn.Module):
     def forward(
         self, x: Float[Tensor, "b n dim"], padding: TokenPadding = None
     ) -> Float[Tensor, "b n dim"]:
-        fits(x, "x", self.query.in_features, self.query.weight)
+        check_input(x, "x", self.query.in_features, self.query.weight)
         q = self._normalised(self.query(x), padding)
         q = q.unflatten(-1, (self.queries, 2, self.width))
         return product(q, self.half_keys, self._values(), top=self.top)

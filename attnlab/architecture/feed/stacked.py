@@ -37,7 +37,7 @@ from torch.nn import functional as F
 
 from attnlab.core.card import Card, letters
 from attnlab.core.claims import Feed
-from attnlab.core.heads import fits
+from attnlab.core.heads import check_input
 from attnlab.core.options import Size, check_value
 from attnlab.core.shapes import checked
 
@@ -96,7 +96,7 @@ class Stacked(nn.Module):
     @checked
     def forward(self, x: Float[Tensor, "b n dim"]) -> Float[Tensor, "b n dim"]:
         read: Any = self.narrow[0]
-        fits(x, "x", read.expand.in_features, read.expand.weight)
+        check_input(x, "x", read.expand.in_features, read.expand.weight)
         first, *others = self.narrow
         added: Tensor = first(x)
         for layer in others:
