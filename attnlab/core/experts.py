@@ -29,6 +29,7 @@ from torch.nn import functional as F
 
 from attnlab.core.charges import charge
 from attnlab.core.forms import upcasting
+from attnlab.core.heads import check_input
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import no_autocast, upcast
 from attnlab.core.probe import note
@@ -112,7 +113,14 @@ def probabilities(x: Tokens, W_r: RouterRows, padding: TokenPadding) -> Float[Te
 
 
 def _refuse_not_finite(scores: Tensor) -> None:
-    if torch.compiler.is_compiling() or scores.isfinite().all():
+    if torch.compiler.is_compiling():
+        return
+    if scores.is_meta:
+        raise ValueError(
+            "which expert computes a token depends on its numbers, and on the meta device there "
+            "are none; give tensors of another device"
+        )
+    if scores.isfinite().all():
         return
     wrong = (~scores.isfinite().all(-1)).nonzero().tolist()
     raise ValueError(
@@ -306,6 +314,7 @@ class Mixture(nn.Module, ABC):
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
         """What the experts add to the stream: zeros where no expert computes a token."""
+        check_input(x, "x", self.expand.in_features, self.expand.weight)
         return self._computed(x, self._routed(x, padding))
 
     def _routed(self, x: Tensor, padding: TokenPadding) -> Routing:
