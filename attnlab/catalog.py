@@ -323,7 +323,7 @@ def goes_with(first: str, second: str) -> bool:
         raise ValueError(
             "goes_with takes a mechanism that mixes positions and a scheme of the family "
             "'positions'; or two of a feed-forward layer, a join and a depth; or an objective and "
-            f"a mechanism or a feed-forward layer; got {first!r} and {second!r}"
+            f"a mechanism or a feed-forward layer, got {first!r} and {second!r}"
         )
     return b.role == "embed" or b.role in a.position_roles
 

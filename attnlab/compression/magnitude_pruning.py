@@ -58,7 +58,7 @@ def naive(W: Float[Tensor, "f dim"], *, kept: float = 0.5) -> Float[Tensor, "f d
 
 @checked
 def ranked(W: Float[Tensor, "f dim"], *, kept: float = 0.5) -> Float[Tensor, "f dim"]:
-    """The same by one sorting of the whole matrix."""
+    """Computes ``naive`` by one sorting of the whole matrix."""
     return W * mask_of(W, kept)
 
 

@@ -51,7 +51,7 @@ def named(sizes: Sizes) -> str:
 
 
 def flops(sizes: Sizes) -> int:
-    """Of one image, counted."""
+    """The counted FLOPs of one image."""
     return count(network(SPACE, sizes, **TASK.model_options()), TASK.length)[-1].flops
 
 
@@ -63,7 +63,7 @@ def right(model: Any, **given: Any) -> float:
 
 
 def correlations(rows: Mapping[str, float], seed: int) -> dict[str, float]:
-    """Of the eight retrained scores of one seed with the inherited ones, and with counted FLOPs."""
+    """Rank correlations of a seed's eight retrained scores: with the inherited ones, with FLOPs."""
     retrained = [rows[f"{named(sizes)}, retrained, seed {seed}"] for sizes in CHOSEN]
     inherited = [rows[f"supernet, {named(sizes)}, seed {seed}"] for sizes in CHOSEN]
     return {

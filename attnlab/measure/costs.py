@@ -84,7 +84,7 @@ def counted(subject: Layer, n: int, backward: bool = False) -> Cost:
     if device == "cpu" and n > LONGEST_COMPUTED:
         raise Uncountable(
             f"{subject.label} reads as many keys as its parameters say, so it is counted by "
-            f"computing it, up to n = {LONGEST_COMPUTED:,}; n = {n:,} was asked for."
+            f"computing it, up to n = {LONGEST_COMPUTED:,}; n = {n:,} was asked for"
         )
     long = _by_law(subject, n, backward) if n > LONGEST_COMPUTED else None
     return _cost(subject, n, backward, long or _counts(subject, n, backward, device))
@@ -216,7 +216,7 @@ def state_bytes(subject: Layer, n: int) -> int | None:
     if device == "cpu" and n > LONGEST_COMPUTED:
         raise Uncountable(
             f"What {subject.label} keeps depends on numbers, so it is counted by computing it, up "
-            f"to n = {LONGEST_COMPUTED:,}; n = {n:,} was asked for."
+            f"to n = {LONGEST_COMPUTED:,}; n = {n:,} was asked for"
         )
     with _in_words(subject, n):
         return _bytes(after(subject, n, device)[1])

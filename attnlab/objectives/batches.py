@@ -102,14 +102,14 @@ def check_logits(logits: Any, batch: Batch) -> None:
     """TypeError or ValueError for what is no logits of these targets."""
     if not isinstance(logits, Tensor):
         raise TypeError(
-            f"The model must return logits, a tensor; it returned a {type(logits).__name__}. "
-            "Wrap it in a module whose forward returns the logits alone."
+            f"The model should return logits, a tensor; it returned a {type(logits).__name__}; "
+            "wrap it in a module whose forward returns the logits alone"
         )
     if logits.shape[:-1] != batch.targets.shape:
         raise ValueError(
-            f"For targets of shape {tuple(batch.targets.shape)} the model must return logits of "
-            f"shape {tuple(batch.targets.shape)} + (classes,); it returned {tuple(logits.shape)}. "
-            "Is the model of the task's kind?"
+            f"For targets of shape {tuple(batch.targets.shape)} the model should return logits of "
+            f"shape {tuple(batch.targets.shape)} + (classes,); it returned {tuple(logits.shape)}; "
+            "is the model of the task's kind?"
         )
 
 

@@ -106,7 +106,7 @@ def vectorised(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None, *,
     objective: "Contrastive",
 ) -> tuple[Tensor, int]:  # fmt: skip
-    """The same, by one product of all with all."""
+    """Computes the loss by one product of all with all."""
     return objective(model, batch, generator)
 
 
@@ -205,7 +205,7 @@ class Contrastive(CrossEntropy):
         return (s.argmax(-1) == torch.arange(len(s), device=s.device)).sum() if len(s) else s.sum()
 
     def _similarities(self, answers: Pairs, batch: Batch) -> Float[Tensor, "r r"]:
-        """Of the pairs that are scored."""
+        """The similarities of all pairs that are scored."""
         scored = batch.targets != UNSCORED
         with no_autocast(scored.device):
             return answers.scale * answers.first[scored] @ answers.second[scored].T

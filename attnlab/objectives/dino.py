@@ -116,7 +116,7 @@ def vectorised(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None, *,
     objective: "Dino",
 ) -> tuple[Tensor, int]:  # fmt: skip
-    """The same, all pieces of a size at once."""
+    """Computes all pieces of a size at once."""
     return objective(model, batch, generator)
 
 

@@ -86,7 +86,7 @@ def vectorised(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None, *,
     vocab: Size, options: SpanCorruptionOptions = SpanCorruptionOptions(),
 ) -> tuple[Tensor, int]:  # fmt: skip
-    """The same, all rows at once."""
+    """Computes all rows at once."""
     return SpanCorruption(vocab, options)(model, batch, generator)
 
 

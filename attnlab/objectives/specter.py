@@ -90,7 +90,7 @@ def vectorised(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None, *,
     vocab: int, options: SpecterOptions = SpecterOptions(),
 ) -> tuple[Tensor, int]:  # fmt: skip
-    """The same, all rows at once."""
+    """Computes all rows at once."""
     return Specter(vocab, options)(model, batch, generator)
 
 

@@ -205,7 +205,7 @@ def _checked_folder(folder: str | Path | None, save_every: int | None) -> Path |
         if save_every is not None:
             raise ValueError(
                 f"save_every={save_every} needs a folder to save into; pass folder=..., or leave "
-                "save_every out."
+                "save_every out"
             )
         return None
     place = as_folder(folder)
@@ -213,7 +213,7 @@ def _checked_folder(folder: str | Path | None, save_every: int | None) -> Path |
         place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(
-            f"folder='{folder}' cannot be a folder for checkpoints: {error}."
+            f"folder='{folder}' cannot be a folder for checkpoints: {error}"
         ) from error
     return place
 
@@ -222,8 +222,8 @@ def _check_callbacks(callbacks: Sequence[Callback]) -> None:
     several = isinstance(callbacks, Sequence) and not isinstance(callbacks, str | bytes)
     if not (several and all(map(callable, callbacks))):
         raise ValueError(
-            "callbacks must be a list of functions that take a State, such as callbacks=[film]; "
-            f"{shown(callbacks)} was given."
+            "callbacks should be a list of functions that take a State, such as callbacks=[film]; "
+            f"{shown(callbacks)} was given"
         )
 
 
@@ -250,8 +250,8 @@ def _checkpointing(model: nn.Module, wanted: bool) -> Iterator[None]:
     else:
         raise ValueError(
             f"gradient_checkpointing=True, but {type(model).__name__} has no switch for it (an "
-            "attribute `checkpoint` that is True or False, or `gradient_checkpointing_enable`). "
-            "Give the model one, or leave gradient_checkpointing out."
+            "attribute `checkpoint` that is True or False, or `gradient_checkpointing_enable`); "
+            "give the model one, or leave gradient_checkpointing out"
         )
 
 

@@ -31,7 +31,7 @@ def adamw(model: nn.Module, *, learning_rate: float, weight_decay: float) -> tor
     if not owners:
         raise ValueError(
             "The model has no trainable parameter (none with requires_grad=True), so there is "
-            "nothing for fit to learn."
+            "nothing for fit to learn"
         )
     groups = [
         {"params": [p for p, d in owners.items() if all(d)], "weight_decay": weight_decay},

@@ -73,7 +73,7 @@ class Settings:
         if self.batch_size % self.accumulate:
             raise ValueError(
                 f"batch_size={self.batch_size} cannot be split into accumulate={self.accumulate} "
-                "equal parts; choose a batch_size that accumulate divides."
+                "equal parts; choose a batch_size that accumulate divides"
             )
 
     def _check_warmup(self) -> None:
@@ -83,8 +83,8 @@ class Settings:
             warmup = as_integer("warmup", self.warmup, least=0, most=self.steps - 1)
         except ValueError:
             raise ValueError(
-                f"warmup must be a whole number from 0 to steps - 1 = {self.steps - 1}, or None; "
-                f"{shown(self.warmup)} was given."
+                f"warmup should be a whole number from 0 to steps - 1 = {self.steps - 1}, or None; "
+                f"{shown(self.warmup)} was given"
             ) from None
         object.__setattr__(self, "warmup", warmup)
 

@@ -148,7 +148,7 @@ class DepthAdaptive(Way):
         return out
 
     def step(self, x: Tensor, layers: Sequence[Layer]) -> Tensor:
-        """The same where layers carry a state on: every layer keeps what it will need of a token
+        """The form for layers that carry a state on: every layer keeps what it will need of a token
         that has left."""
         out: Tensor = self.norm(naive(x, layers, self._leaves()))
         return out

@@ -225,7 +225,7 @@ class Equilibrium(Way):
         return z
 
     def step(self, x: Tensor, layers: Sequence[Layer]) -> Tensor:
-        """The same where the layers carry a state on: each step reads on from the same state, and
+        """The form for layers that carry a state on: each step reads on from the same state, and
         the state after the last one stays."""
         x = F.layer_norm(x, x.shape[-1:])
         held = [(layer, layer.state) for layer in layers if hasattr(layer, "state")]

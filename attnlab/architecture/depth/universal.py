@@ -149,7 +149,7 @@ class Universal(Way):
         return found.results
 
     def step(self, x: Tensor, layers: Sequence[Layer]) -> Tensor:
-        """The same; tokens yet to come read every step, so each takes them all."""
+        """The form for decoding; tokens yet to come read every step, so each takes them all."""
         if self.unit is None:
             return naive(x, layers)
         return self._until_halted(x, layers, to_the_end=True).results

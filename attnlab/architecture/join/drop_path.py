@@ -71,7 +71,7 @@ class DropPath(Shrinking):
     ) -> None:  # fmt: skip
         super().__init__()
         if not 0 <= rate < 1:
-            raise ValueError(f"rate is a probability, 0 ≤ rate < 1; got {rate}")
+            raise ValueError(f"rate is a probability, 0 ≤ rate < 1, got {rate}")
         layer = layers - 1 if layer is None else layer
         if layer >= layers:
             raise ValueError(f"layer counts from 0 to layers - 1 = {layers - 1}, got {layer}")
