@@ -86,10 +86,10 @@ class Memory(NamedTuple):
             if padding is not None:
                 raise ValueError("memory_padding needs the memory that it belongs to")
             return cls(structure=structure)
-        check_memory(values, tokens, model.dim)
+        check_memory(values, tokens, getattr(model, "memory_dim", model.dim))
         if padding is not None:
             check_padding("memory_padding", padding, values)
-        if structure is not None:
+        if structure is not None and visibility(structure) is None:
             padding = padding_of(structure, model, values, padding)
         return cls(values, padding, structure)
 
@@ -114,11 +114,11 @@ def visibility(structure: Any) -> Visibility | None:
 
 
 def check_visibility(given: Visibility, model: Any, tokens: Tensor) -> None:
-    """A ValueError unless it fits the tokens, and a model of one stack that answers at each."""
-    if model.kind not in ("language_model", "token_classifier"):
+    """A ValueError unless it fits the tokens, and a model that answers at each of them."""
+    if model.kind == "classifier":
         raise ValueError(
-            "which token sees which can be told to a language_model or a token_classifier; this "
-            f"model's kind is {model.kind!r}"
+            "which token sees which can be told to models that answer at each token; this model's "
+            f"kind is {model.kind!r}"
         )
     given.check_fits(tokens)
 

@@ -42,6 +42,8 @@ class Options:
     max_len: int = 256
     positions: str = "learned"
     position_options: Mapping[str, Any] | None = None
+    block: str = "layers"
+    block_options: Mapping[str, Any] | None = None
     feed: str = "mlp"
     feed_options: Mapping[str, Any] | None = None
     hidden: int | None = None
@@ -168,11 +170,12 @@ class Options:
 
 _NAMED = {
     "position_options": '{"layout": "interleaved"}',
+    "block_options": '{"feeds": 2}',
     "feed_options": '{"chunks": 2}',
     "join_options": "{}",
     "depth_options": "{}",
 }
-"""The options that go to a page of the catalogue → an example of them."""
+"""The options that go to a page of the catalogue, or to a block → an example of them."""
 
 
 def changed(config: Mapping[str, Any]) -> str:

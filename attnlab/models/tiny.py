@@ -101,6 +101,9 @@ class TinyTransformer(nn.Module):
         the attention layers are shared by all layers of a stack, and need mechanisms that take them
         (``attnlab.goes_with``).
     position_options: more keyword arguments for the scheme, as {"layout": "interleaved"}.
+    block, block_options: "layers", put together of the parts that follow; or the block of a paper,
+        which decides attention, feed-forward layers and joins itself: "mobilebert", "ib_bert" or
+        "evolved" (``attnlab.models.blocks``).
     feed, join, depth: pages of ``attnlab.architecture`` by their names: the feed-forward layer
         ("mlp", "gated", "switch", …), how a sublayer joins the stream ("pre_norm", "post_norm",
         "deep_norm", …: where the norm stands), and the way through the layers ("plain",
@@ -161,7 +164,8 @@ class TinyTransformer(nn.Module):
         """Logits. ``padding`` and ``source_padding`` are True at real tokens; other tokens have no
         influence. A row without real tokens is classified from a vector of zeros. ``structure`` is
         that of the tokens that are encoded: the source, if there is one. A ``Visibility`` instead
-        says which token sees which, in the place of the masks of dense attention.
+        says which token sees which, in the place of the masks of dense attention; in an
+        encoder-decoder which of the tokens that are written, all of which see the source.
         """
         self.check_source(source, source_padding)
         if self.decoder is None:
@@ -170,9 +174,10 @@ class TinyTransformer(nn.Module):
             return self._scores(x if self.kind == "token_classifier" else _pooled(x, reading))
         if source is None:
             return self._scores(self.decode(tokens, padding, structure=structure))
-        read = Reading.of(self, source, source_padding, structure)
+        seen = inputs.visibility(structure)
+        read = Reading.of(self, source, source_padding, None if seen else structure)
         memory = Memory(self._encoded(read), read.padding, structure)
-        return self._scores(self._decoded(Reading.of(self, tokens, padding), memory))
+        return self._scores(self._decoded(Reading.of(self, tokens, padding, seen), memory))
 
     def encode(
         self,
@@ -183,6 +188,11 @@ class TinyTransformer(nn.Module):
         """The encoder's output at every position (``source`` of an encoder-decoder)."""
         if self.encoder is None:
             raise ValueError(f"a model of kind={self.kind!r} has no encoder; call decode()")
+        if self.decoder is not None and inputs.visibility(structure) is not None:
+            raise ValueError(
+                "which token sees which is told to the decoder of an encoder_decoder: leave "
+                "structure out here, and give it to decode()"
+            )
         return self._encoded(Reading.of(self, tokens, padding, structure))
 
     def decode(
@@ -194,7 +204,7 @@ class TinyTransformer(nn.Module):
         structure: Any = None,
     ) -> Float[Tensor, "b n dim"]:
         """The decoder's output at every position; ``memory`` is ``encode(source)``, ``structure``
-        that of the source.
+        that of the source, or a ``Visibility`` of the tokens.
         """
         if self.decoder is None:
             raise ValueError(f"a model of kind={self.kind!r} has no decoder; call encode()")
@@ -280,6 +290,11 @@ class TinyTransformer(nn.Module):
         memory_padding: Tensor | None, structure: Any,
     ) -> tuple[Tensor, DecoderState]:  # fmt: skip
         """The decoder's output at t more tokens."""
+        if inputs.visibility(structure) is not None:
+            raise ValueError(
+                "which token sees which cannot be told to step(), where a token sees those before "
+                "it; call the model with all tokens."
+            )
         if self.decoder is None or not self.steps_incrementally:
             raise ValueError(
                 "step() needs a decoder whose every attention module has .step(x, state), and "

@@ -79,6 +79,8 @@ def model_options(task: Task, objective: str | nn.Module = "next_token") -> dict
         options["max_len"] = longest(options["max_len"])
     if (classes := getattr(asked, "classes", None)) is not None:
         options["classes"] = classes
-    elif options["kind"] == "token_classifier" and options["classes"] is None:
-        options["classes"] = options["vocab"]
+    elif options["kind"] == "token_classifier":
+        hides = getattr(asked, "specials", 0) > 0  # then its answers are tokens, whatever the task
+        if hides or options["classes"] is None:
+            options["classes"] = options["vocab"]
     return options

@@ -216,7 +216,7 @@ class Stepper:
 
     def _update(self, norm: Tensor, step: int) -> float:
         s = self.settings
-        rate = learning_rate(step, s.steps, s.learning_rate, s.warmup_steps)
+        rate = learning_rate(step, s.steps, s.learning_rate, s.warmup_steps, s.schedule)
         if s.clip is not None:
             torch.nn.utils.clip_grads_with_norm_(self.parameters, s.clip, norm)
         for group in self.optimizer.param_groups:

@@ -108,6 +108,9 @@ def links(name: str) -> tuple[tuple[str, str], ...]:
         (f"{root}/notebooks/{one['path']}", f"lesson {one['path'].partition('_')[0]}")
         for one in lessons(card(name))[:1]
     ]
+    if card(name).role == "objective":
+        on_a_text = f'WhatIsHidden(objective="{name}")'
+        found.append((f"{root}/widgets/README.md#whatishidden", on_a_text))
     return tuple(found)
 
 
