@@ -50,7 +50,8 @@ def beside(shown: Card) -> Beside:
 
 @remembered
 def _maps() -> dict[str, Tensor]:
-    """Of each mechanism (n, m), the mean of its heads; NaN where it is masked in all of them."""
+    """The map of each mechanism (n, m), the mean of its heads; NaN where it is masked in all of
+    them."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         x = _sequence()
