@@ -79,8 +79,8 @@ def recursive(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None, *,
     vocab: Size, options: CTCOptions = CTCOptions(),
 ) -> tuple[Tensor, int]:  # fmt: skip
-    """Computes it place by place, for the target with a blank before, between and after its "
-    "words."""
+    """Computes it place by place, for the target with a blank before, between and after its
+    words."""
     logp, targets, lengths = _read(model, batch, vocab, options)
     places, words = (torch.tensor(each) for each in zip(*lengths, strict=True))
     b, n = targets.shape
