@@ -1,6 +1,5 @@
-// Bundles attnlab_widgets/<name>/<name>.js into attnlab_widgets/static/<name>.js: `npm ci && npm run
-// build` gives the same bytes everywhere. `--check` builds in memory and fails where a committed
-// bundle differs. `#lib` and `#parts` are src/lib and src/parts, what several widgets share.
+// Bundles attnlab_widgets/<name>/<name>.js into attnlab_widgets/static/<name>.js: the same bytes
+// everywhere. `--check` builds in memory and fails where a committed bundle differs.
 import { existsSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import path from "node:path";
@@ -8,7 +7,6 @@ import { build, transform } from "esbuild";
 
 const here = path.dirname(fileURLToPath(import.meta.url));
 const room = path.join(here, "attnlab_widgets");
-const target = path.join(room, "static");
 const names = readdirSync(room)
   .filter((name) => existsSync(path.join(room, name, `${name}.js`)))
   .sort();
@@ -43,7 +41,7 @@ async function bundled(name) {
 let stale = 0;
 for (const name of names) {
   const text = await bundled(name);
-  const file = path.join(target, `${name}.js`);
+  const file = path.join(room, "static", `${name}.js`);
   if (!process.argv.includes("--check")) {
     writeFileSync(file, text);
     console.log(`${name}.js: ${(text.length / 1024).toFixed(0)} KiB`);

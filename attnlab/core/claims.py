@@ -143,6 +143,7 @@ class Objective:
         function of the batch that is prepared and that number, where it depends on the targets.
     ``texts``  how many texts a row holds, one behind the other.
     ``together``  why the loss of a row depends on others; empty where parts of a batch add up.
+    ``beside``  of how many places to either side an answer reads the vectors; 0, of its own alone.
     ``source``  whether a row is a target with the source of which it is written.
     """
 
@@ -153,6 +154,7 @@ class Objective:
     uniform: Number | Callable[..., float] | None = None
     texts: int = 1
     together: str = ""
+    beside: int = 0
     source: bool = False
 
     def rows(self) -> list[Row]:

@@ -1,5 +1,6 @@
 """An objective: one text as the model reads it, and below each token what it has to answer."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,7 +88,7 @@ def look(card: Card) -> Example:
     objective: Any = build(card.name, **_given(card, vocabulary))
     with record() as notes:
         asked = objective.prepare(given, torch.Generator().manual_seed(1))
-    text = Text(vocabulary, given.inputs[0].tolist())
+    text = Text(vocabulary, given.inputs[0].tolist(), getattr(objective, "verdicts", ()))
     source = [] if asked.source is None else text.places(asked.source, asked.source_padding)
     by_token = asked.targets.shape == asked.inputs.shape[:2]
     targets = asked.targets[0] if by_token else None
@@ -162,8 +163,8 @@ class Teacher(nn.Module):
 class Text:
     """The words of a text, and the signs that an objective adds to them, in their order."""
 
-    def __init__(self, words: list[str], own: list[int]) -> None:
-        self.words, self.own = words, own
+    def __init__(self, words: list[str], own: list[int], verdicts: Sequence[str] = ()) -> None:
+        self.words, self.own, self.verdicts = words, own, verdicts
         self.signs: list[int] = []
 
     def places(
@@ -183,7 +184,7 @@ class Text:
         return [
             Place(
                 "" if kind == HIDDEN else self._name(token),
-                "" if target == UNSCORED else self._name(target),
+                "" if target == UNSCORED else self._answer(target),
                 kind,
             )
             for at, (token, target) in enumerate(zip(row, asked, strict=True))
@@ -197,6 +198,11 @@ class Text:
         if token >= len(self.words):
             return SIGN if own is None else HIDDEN
         return SHOWN if own in (None, token) else REPLACED
+
+    def _answer(self, target: int) -> str:
+        """A word, or what is to be said of the token, such as "replaced"."""
+        beyond = target - len(self.words)
+        return self.verdicts[beyond] if 0 <= beyond < len(self.verdicts) else self._name(target)
 
     def _name(self, token: int) -> str:
         if token < len(self.words):
