@@ -42,7 +42,7 @@ def differences(path: Path) -> list[str]:
     lesson = nbformat.read(path, as_version=4)
     stored = strict(lesson)
     os.environ["ATTNLAB_TRY_PREDICTIONS"] = "1"  # what is shown after a guess is compared, too
-    client = NotebookClient(lesson, timeout=600, resources={"metadata": {"path": str(FOLDER)}})
+    client = NotebookClient(lesson, timeout=3600, resources={"metadata": {"path": str(FOLDER)}})
     try:
         client.execute()
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as failure:

@@ -253,11 +253,10 @@ def build(
     arguments = c.arguments(c.build, options)
     try:
         return c.build(**chosen, **arguments)
-    except RuntimeError as error:
+    except (RuntimeError, MemoryError) as error:
         signs = ("allocate memory", "Storage size calculation overflowed")
-        if not any(sign in str(error) for sign in signs) and not isinstance(
-            error, torch.OutOfMemoryError
-        ):
+        of_memory = isinstance(error, MemoryError | torch.OutOfMemoryError)
+        if not of_memory and not any(sign in str(error) for sign in signs):
             raise
         asked = ", ".join(f"{k}={v!r}" for k, v in {"dim": dim, "heads": heads, **options}.items())
         raise ValueError(f"{name} with {asked} needs more memory than there is") from error
@@ -324,7 +323,7 @@ def goes_with(first: str, second: str) -> bool:
         raise ValueError(
             "goes_with takes a mechanism that mixes positions and a scheme of the family "
             "'positions'; or two of a feed-forward layer, a join and a depth; or an objective and "
-            f"a mechanism or a feed-forward layer; got {first!r} and {second!r}"
+            f"a mechanism or a feed-forward layer, got {first!r} and {second!r}"
         )
     return b.role == "embed" or b.role in a.position_roles
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from html import escape
 
 from attnlab_widgets import part_pictures
+from attnlab_widgets.what_is_hidden import WhatIsHidden
 
 from attnlab import catalog
 from attnlab.core.card import Card
@@ -12,6 +13,7 @@ from attnlab.core.story import Story
 from docs.page import definition, ending, labelled, paper, sentence, table, taught_in
 from docs.places import Sources, fenced, html_block
 from docs.reference import markdown
+from docs.widgets import frame, framed
 from tools.readme import Lesson
 
 TITLE = "What stands around attention"
@@ -62,6 +64,9 @@ def _page(card: Card, taught: list[Lesson], sources: Sources) -> Iterator[str]:
     yield f"[{title_of(card.role)}](role_{card.role}.md) · {paper(card)}"
     yield f"{{.lead}}\n{sentence(story.summary)}"
     yield _picture(card, sources)
+    if card.role == "objective":
+        yield "## On a text, beside all others"
+        yield _on_a_text(card, sources)
     if card.demo:
         yield "## In ten seconds"
         yield "After `import attnlab, torch`:"
@@ -82,6 +87,17 @@ def _picture(card: Card, sources: Sources) -> str:
     file = f"_outputs/parts/{card.name}.html"
     sources.write(file, f'<figure class="map part">{found.svg()}{caption}</figure>')
     return f"```{{stored}} {file}\n```"
+
+
+def _on_a_text(card: Card, sources: Sources) -> str:
+    """What every objective hides of one text, this one chosen: a widget that needs no kernel."""
+    view = WhatIsHidden()
+    if card.name not in view.objectives:
+        return f"A plain text is not enough for it: {sentence(view.left_out[card.name])}"
+    view.objective = card.name
+    title, address = f"What {card.title} hides of a text", f"widgets/objectives/{card.name}.html"
+    sources.add(address, framed(view.page(title)))
+    return html_block(frame(f"../{address}", title))
 
 
 # ---- the index

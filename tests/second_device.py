@@ -8,11 +8,11 @@ process of its own only.
 
 import functools
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
@@ -89,12 +89,24 @@ class Functions(TorchFunctionMode):
             raise RuntimeError(f"{func.__name__} draws with the generator of another device")
         if there and func in FROM_DATA:
             return func(*args, **{**kwargs, "device": "cpu"}).to(kwargs["device"])
+        if func is Tensor.__deepcopy__ and isinstance(args[0], Elsewhere):
+            return copied(*args)
         if there and func in RECURRENT:
             here = tree_map(lambda x: x.to("cpu") if isinstance(x, Elsewhere) else x, args)
             return tree_map(lambda x: x.to(NAME), func(*here, **kwargs))
         if there and func in BY_INDEX:
             args = (args[0], listed_there(args[1]), *args[2:])
         return func(*args, **kwargs)
+
+
+def copied(x: Elsewhere, memo: dict[int, Any]) -> Tensor:
+    """What ``copy.deepcopy`` gives: another shell around another CPU tensor."""
+    with torch.no_grad():
+        made: Tensor = Elsewhere(x.inner.clone())
+    if isinstance(x, nn.Parameter):
+        made = nn.Parameter(made, requires_grad=x.requires_grad)
+    memo[id(x)] = made
+    return made
 
 
 def on_pretend(device: Any) -> bool:
@@ -115,6 +127,7 @@ class Backend:
     _is_in_bad_fork = staticmethod(lambda: False)
     current_device = staticmethod(lambda: 0)
     device_count = staticmethod(lambda: 1)
+    device = staticmethod(lambda index: nullcontext())
     manual_seed_all = staticmethod(lambda seed: None)
     get_rng_state = staticmethod(lambda device=None: torch.get_rng_state())
     set_rng_state = staticmethod(lambda state, device=None: torch.set_rng_state(state))

@@ -21,9 +21,11 @@ from torch import Tensor, nn
 
 import attnlab
 from attnlab.core.card import Card
+from attnlab.core.options import takes_padding
 from attnlab.core.patterns import Pattern
 from attnlab.core.patterns import padding as without_padded
 from attnlab.core.probe import record
+from attnlab.core.shapes import regrouped
 from attnlab.core.sparse.auto import auto
 from attnlab.core.sparse.blocked import blocked
 from attnlab.lens.heads import head_statistics
@@ -34,19 +36,23 @@ from attnlab.models.positions import schemes
 from attnlab.models.tiny import TinyTransformer
 from attnlab.structures.text_pairs import TextPairs
 from attnlab.structures.tree_batch import TreeBatch
+from attnlab.testing import architecture, compression
 from tests import scheme_inputs, second_device
+from tests.bad_parts import task_for as objective_task
 from tests.scheme_inputs import NOT_MIXING
 from tests.test_claims import (
     CARDS,
     DIM,
     HEADS,
     SIZES,
+    Sizes,
     call,
     causalities,
     inputs,
     masks,
     module,
     module_forms,
+    required,
     variants,
 )
 
@@ -55,12 +61,7 @@ Case = Callable[[torch.device], Iterator[Tensor]]
 TASKS: dict[Any, str] = {TreeBatch: "listops", TextPairs: "tables"}
 """Structure → a task of such; there is none of graphs."""
 
-ORDERS = [
-    card
-    for card in attnlab.catalog.shelf("objectives")
-    if card.role == "objective" and getattr(card.build, "orders", "")
-]
-"""Objectives that tell the layers which token sees which."""
+OBJECTIVES = [c for c in attnlab.catalog.shelf("objectives") if c.role == "objective"]
 
 PATTERNS = (
     "full()",
@@ -89,7 +90,9 @@ def cases() -> dict[str, Case]:
         made |= of_card(card)
     for card in NOT_MIXING:
         made |= of_scheme(card)
-    made |= {f"objective {each.name}": functools.partial(ordered, each) for each in ORDERS}
+    for card in (*attnlab.catalog.shelf("architecture"), *attnlab.catalog.shelf("compression")):
+        made |= of_part(card)
+    made |= {f"objective {each.name}": functools.partial(learned, each) for each in OBJECTIVES}
     made |= {f"pattern {code}": functools.partial(attended, code) for code in PATTERNS}
     others = (generated, watched, told_of_heads, resumed, recomputed, chosen, collected)
     return made | {case.__name__: case for case in others}
@@ -234,6 +237,60 @@ def modelled(card: Card, given: Mapping[str, Any], device: torch.device) -> Iter
     yield attnlab.generate(model, tokens[:, :3], 3, temperature=0)
 
 
+# ---- feed-forward layers, joins, depths, compressions
+
+
+def of_part(card: Card) -> Iterator[tuple[str, Case]]:
+    for index in range(len(variants(card))):
+        if card.role == "feed":
+            yield f"{card.name} {index}", functools.partial(run_feed, card, index)
+        elif card.role == "compress":
+            yield f"{card.name} {index}", functools.partial(compressed, card, index)
+        else:
+            yield f"{card.name} {index}", functools.partial(run_part, card, index)
+
+
+def run_feed(card: Card, index: int, device: torch.device) -> Iterator[Tensor]:
+    """Each form, and the layer, with padding where it takes it; gradients and notes."""
+    for form in card.forms.values():
+        with torch.device(device):
+            made = inputs(form, Sizes(b=2, n=7, dim=5, f=11), torch.float64)
+        leaves = [x.detach().requires_grad_() for x in made]
+        tensors = regrouped(form, dict(zip(required(form), leaves, strict=True)))
+        with record() as notes:
+            out = form(**tensors, **card.arguments(form, variants(card)[index]))
+        yield from outs_and_gradients(out, leaves)
+        yield from (value for _, value in notes if isinstance(value, Tensor))
+    layer = architecture.built(card, index).to(device)
+    x = torch.randn(2, 11, architecture.DIM, dtype=torch.float64).to(device).requires_grad_()
+    given = {"padding": padded(2, 11).to(device)} if takes_padding(layer) else {}
+    yield from outs_and_gradients(layer(x, **given), [x, *layer.parameters()])
+
+
+def run_part(card: Card, index: int, device: torch.device) -> Iterator[Tensor]:
+    """A join or a depth in a model, called with padding and decoding step by step."""
+    parts: dict[str, Any] = {card.role: card.name, f"{card.role}_options": variants(card)[index]}
+    if card.role == "depth" and not attnlab.goes_with("pre_norm", card.name):
+        parts["join"] = "sub_ln"
+    made = TinyTransformer(9, dim=12, heads=2, layers=3, max_len=12, **parts).double()
+    made = made.eval().to(device)
+    tokens = torch.arange(16).view(2, 8).to(device) % 9
+    yield from outs_and_gradients(made(tokens, padding=padded(2, 8).to(device)), made.parameters())
+    with torch.no_grad():
+        first, state = made.step(tokens[:, :5])
+        yield from (first, made.step(tokens[:, 5:], state)[0])
+
+
+def compressed(card: Card, index: int, device: torch.device) -> Iterator[Tensor]:
+    """Each form, and a network, called and differentiated."""
+    W = torch.randn(13, 7, dtype=torch.float64).to(device)
+    for form in card.forms.values():
+        yield form(W, **card.arguments(form, variants(card)[index]))
+    made = compression.compressed(card, index, compression.network().double().to(device))
+    x = torch.randn(5, compression.DIM, dtype=torch.float64).to(device)
+    yield from outs_and_gradients(made(x), made.parameters())
+
+
 # ---- patterns
 
 
@@ -296,10 +353,10 @@ def trained(card: Card, device: torch.device) -> Iterator[Tensor]:
     yield from model.parameters()
 
 
-def ordered(card: Card, device: torch.device) -> Iterator[Tensor]:
-    """By an objective that tells the layers which token sees which, and where it stands."""
-    task = attnlab.tasks.task("copying", items=4)
-    for positions in ("learned", "rope", "alibi"):
+def learned(card: Card, device: torch.device) -> Iterator[Tensor]:
+    """By an objective; some tell the layers which token sees which, and where it stands."""
+    task = objective_task(card)
+    for positions in ("learned", "rope", "alibi") if card.build.orders else ("learned",):
         options = attnlab.train.model_options(task, card.name)
         made = TinyTransformer(**options, dim=12, heads=2, layers=1, positions=positions).double()
         more = {"objective": card.name, "batch_size": 4, "device": device, "progress": False}

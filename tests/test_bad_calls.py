@@ -41,7 +41,7 @@ from attnlab.lens.spectrum import spectrum
 from attnlab.measure.count import count, expected_exponent, exponent
 from attnlab.models.generate import sample
 from attnlab.models.positions import schemes
-from tests import scheme_inputs
+from tests import bad_parts, scheme_inputs
 from tests.bad_calls import EITHER, REFUSE, VALUES, WELCOME, Call, bad_calls, fault, shown
 from tests.scheme_inputs import NOT_MIXING
 from tests.test_claims import CARDS, DIM, HEADS, SIZES, extra_inputs, inputs, required, variants
@@ -77,6 +77,7 @@ def targets() -> dict[str, Target]:
     for name in exercises.__all__:
         if name.startswith("check_"):
             made[f"exercise {name}"] = functools.partial(of_exercise, name)
+    made |= bad_parts.targets()
     several = (algebra, reading, engine, model, decoding, generating, training, looking, counting)
     return made | {each.__name__: each for each in several}
 

@@ -75,6 +75,8 @@ def test_nearest_name_is_suggested() -> None:
         attnlab.card("zzz")
     with pytest.raises(TypeError, match="no option 'kv_head'; did you mean 'kv_heads'"):
         attnlab.build("multi_query", dim=8, heads=2, kv_head=1)
+    with pytest.raises(TypeError, match="plain has no option 'args'"):  # of PyTorch's __init__
+        attnlab.build("plain", args=3)
     with pytest.raises(TypeError, match="full has no option 'num_heads'; did you mean 'heads'"):
         attnlab.build("full", dim=8, num_heads=2)
 

@@ -26,7 +26,7 @@ def anew(path: Path) -> Any:
     notebook = nbformat.read(path, as_version=4)
     keeping = [c for c in notebook.cells if c.cell_type == "code" and _KEPT.search(c.source)]
     if not keeping:
-        raise ValueError(f'{path} has no expression such as Kept("14"): it keeps nothing.')
+        raise ValueError(f'{path} has no expression such as Kept("14"): it keeps nothing')
     for cell in keeping:
         cell.source = _KEPT.sub(r'Kept("\1", anew=True)', cell.source)
     notebook.cells.append(nbformat.v4.new_code_cell(_SAVE))

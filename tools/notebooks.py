@@ -47,14 +47,14 @@ class Profile:
 def find(paths: Sequence[str | Path]) -> list[Path]:
     """The notebooks under the given files and folders, in order; `notebooks/` by default."""
     if isinstance(paths, str) or not all(isinstance(path, str | Path) for path in paths):
-        raise TypeError(f"`paths` must be a list of files and folders, got {paths!r}")
+        raise TypeError(f"`paths` should be a list of files and folders, got {paths!r}")
     found: list[Path] = []
     for path in map(Path, paths or ["notebooks"]):
         found += sorted(path.glob("*.ipynb")) if path.is_dir() else [path]
     missing = [str(path) for path in found if not path.is_file()]
     if missing or not found:
         where = ", ".join(missing or map(str, paths or ["notebooks"]))
-        raise FileNotFoundError(f"no notebook at {where}; give files or folders that hold some.")
+        raise FileNotFoundError(f"no notebook at {where}; give files or folders that hold some")
     return found
 
 

@@ -53,7 +53,9 @@ def _lesson(path: Path, name: str) -> Lesson:
             )
     work = metadata.get("work_minutes")
     if work is not None and not isinstance(work, int):
-        raise ValueError(f"{name}: its work_minutes must be an int, or be left out; found {work!r}")
+        raise ValueError(
+            f"{name}: its work_minutes should be an int, or be left out; found {work!r}"
+        )
     return Lesson(name, metadata["question"], metadata["minutes"], work)
 
 

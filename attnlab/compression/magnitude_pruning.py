@@ -30,6 +30,7 @@ Han, Pool, Tran, Dally. Learning both Weights and Connections for Efficient Neur
 
 import copy
 import math
+import reprlib
 
 import torch
 from jaxtyping import Bool, Float
@@ -47,6 +48,7 @@ from attnlab.core.shapes import checked
 @checked
 def naive(W: Float[Tensor, "f dim"], *, kept: float = 0.5) -> Float[Tensor, "f dim"]:
     """The weights of the ⌈kept · N⌉ largest absolute values, one after the other."""
+    refuse_meta(W)
     order = sorted(range(W.numel()), key=lambda i: -abs(W.flatten()[i].item()))
     mask = torch.zeros(W.numel(), dtype=torch.bool)
     for i in order[: count(W, kept)]:
@@ -56,11 +58,26 @@ def naive(W: Float[Tensor, "f dim"], *, kept: float = 0.5) -> Float[Tensor, "f d
 
 @checked
 def ranked(W: Float[Tensor, "f dim"], *, kept: float = 0.5) -> Float[Tensor, "f dim"]:
-    """The same by one sorting of the whole matrix."""
+    """Computes ``naive`` by one sorting of the whole matrix."""
     return W * mask_of(W, kept)
 
 
 FORMS = {"naive": naive, "ranked": ranked}
+
+
+def check_module(module: object) -> None:
+    """A TypeError for what is no module of PyTorch."""
+    if not isinstance(module, nn.Module):
+        raise TypeError(
+            f"a module of PyTorch is expected, whose weights are cut, got {reprlib.repr(module)}"
+        )
+
+
+def refuse_meta(W: Tensor) -> None:
+    if W.is_meta:
+        raise ValueError(
+            "the largest weights are asked for, and on the meta device there are no numbers"
+        )
 
 
 def count(W: Tensor, kept: float) -> int:
@@ -70,6 +87,7 @@ def count(W: Tensor, kept: float) -> int:
 
 def mask_of(W: Float[Tensor, "f dim"], kept: float) -> Bool[Tensor, "f dim"]:
     """True at the weights that are left; of equal absolute values the first."""
+    refuse_meta(W)
     order = W.detach().abs().flatten().argsort(descending=True, stable=True)
     mask = torch.zeros(W.numel(), dtype=torch.bool, device=W.device)
     mask[order[: count(W, kept)]] = True
@@ -110,6 +128,7 @@ class MagnitudePruning(nn.Module):
 
         Raises ValueError for a module without linear layers, and for weights that are NaN.
         """
+        check_module(module)
         pruned = copy.deepcopy(module)
         layers = {name: part for name, part in pruned.named_modules() if type(part) is nn.Linear}
         if not layers:
@@ -117,6 +136,7 @@ class MagnitudePruning(nn.Module):
                 f"{type(module).__name__} has no linear layer whose weights could be cut"
             )
         for name, layer in layers.items():
+            refuse_meta(layer.weight)
             if layer.weight.isnan().any():
                 raise ValueError(
                     f"the weights of {name or 'the layer'} are NaN: they have no order"
@@ -129,6 +149,7 @@ class MagnitudePruning(nn.Module):
     def bytes(self, module: nn.Module) -> int:
         """What the matrices of a pruned module take when they are stored: a bit for each weight and
         the numbers that are left, or all numbers where nothing was cut."""
+        check_module(module)
         total = 0
         for layer in module.modules():
             if isinstance(layer, nn.Linear):

@@ -16,19 +16,19 @@ def check_texts(**texts: object) -> None:
     """Titles, quantities and other words must be strings."""
     for name, text in texts.items():
         if not isinstance(text, str):
-            raise TypeError(f"`{name}` must be text, got {_shown(text)}")
+            raise TypeError(f"`{name}` should be text, got {_shown(text)}")
 
 
 def check_flag(name: str, value: object) -> None:
     if not isinstance(value, bool):
-        raise TypeError(f"`{name}` must be True or False, got {_shown(value)}")
+        raise TypeError(f"`{name}` should be True or False, got {_shown(value)}")
 
 
 def check_size(name: str, value: object, most: int, what: str) -> int:
     """A whole number from 1 to ``most``; ``what`` names what is counted, for the error."""
     size = check_integer(f"`{name}`", value)
     if not 1 <= size <= most:
-        raise ValueError(f"`{name}` must be 1 to {most} {what}, got {size}")
+        raise ValueError(f"`{name}` should be 1 to {most} {what}, got {size}")
     return size
 
 
@@ -36,14 +36,14 @@ def check_number(name: str, value: object) -> float:
     """A finite real number."""
     real = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if not real or not math.isfinite(value):  # type: ignore[arg-type]
-        raise TypeError(f"`{name}` must be a finite number, got {_shown(value)}")
+        raise TypeError(f"`{name}` should be a finite number, got {_shown(value)}")
     return float(value)  # type: ignore[arg-type]
 
 
 def check_positive(name: str, value: object) -> float:
     number = check_number(name, value)
     if number <= 0:
-        raise ValueError(f"`{name}` must be above 0, got {number:g}")
+        raise ValueError(f"`{name}` should be above 0, got {number:g}")
     return number
 
 
@@ -53,13 +53,13 @@ def check_mapping(
     """A mapping whose keys are names, with at least one entry."""
     if not isinstance(value, Mapping):
         raise TypeError(
-            f"`{name}` must map names to values, such as {example}; got {_shown(value)}"
+            f"`{name}` should map names to values, such as {example}, got {_shown(value)}"
         )
     if not value and not may_be_empty:
         raise ValueError(f"`{name}` is empty: give at least one entry, such as {example}")
     for key in value:
         if not isinstance(key, str):
-            raise TypeError(f"the names in `{name}` must be text, got {_shown(key)}")
+            raise TypeError(f"the names in `{name}` should be text, got {_shown(key)}")
     return value
 
 
@@ -67,7 +67,7 @@ def check_list(name: str, value: object) -> list[Any]:
     """The items of a list, a tuple, an array …; texts and mappings are refused."""
     if isinstance(value, str | bytes | Mapping) or not _has_items(value):
         advice = "; split it first" if isinstance(value, str) else ""
-        raise TypeError(f"`{name}` must be a list, got {_shown(value)}{advice}")
+        raise TypeError(f"`{name}` should be a list, got {_shown(value)}{advice}")
     if isinstance(value, Tensor):
         return _of_tensor(name, value)
     return list(value)  # type: ignore[call-overload]
@@ -81,7 +81,7 @@ def _of_tensor(name: str, value: Tensor) -> list[Any]:
         or (value.itemsize < 2 and value.is_floating_point())
     ):
         kind = f"{value.dtype}, {value.layout}, on {value.device}".replace("torch.", "")
-        raise TypeError(f"`{name}` must hold numbers that can be read, got a tensor of {kind}")
+        raise TypeError(f"`{name}` should hold numbers that can be read, got a tensor of {kind}")
     return list(value)
 
 
@@ -89,7 +89,7 @@ def check_limits(limits: object) -> tuple[float, float]:
     """The ends of an axis."""
     ends = [check_number("limits", end) for end in check_list("limits", limits)]
     if len(ends) != 2 or not ends[0] < ends[1]:
-        raise ValueError(f"`limits` must be two numbers, the smaller first, got {limits!r}")
+        raise ValueError(f"`limits` should be two numbers, the smaller first, got {limits!r}")
     return ends[0], ends[1]
 
 
@@ -97,7 +97,7 @@ def check_names(name: str, value: object) -> list[str]:
     names = check_list(name, value)
     for one in names:
         if not isinstance(one, str):
-            raise TypeError(f"`{name}` must hold texts, got {_shown(one)}")
+            raise TypeError(f"`{name}` should hold texts, got {_shown(one)}")
     return names
 
 

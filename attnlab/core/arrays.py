@@ -19,7 +19,7 @@ def numbers(name: str, values: Any, axes: str) -> Array:
     """
     array = plain(name, values, axes)
     if array.dtype == bool or not np.issubdtype(array.dtype, np.number):
-        raise TypeError(f"`{name}` must hold numbers, got {_kind(values)} of {array.dtype}")
+        raise TypeError(f"`{name}` should hold numbers, got {_kind(values)} of {array.dtype}")
     if np.iscomplexobj(array):
         raise TypeError(f"`{name}` is complex; draw its absolute value or its real part")
     array = array.astype(np.float64)
@@ -33,9 +33,11 @@ def booleans(name: str, values: Any, shape: tuple[int, ...]) -> NDArray[np.bool_
     """``values`` as a bool array of exactly this shape; the meaning of True is the caller's."""
     array = plain(name, values, " ".join("nmabc"[: len(shape)]))
     if array.dtype != bool:
-        raise TypeError(f"`{name}` must be bool (True = counts), got {_kind(array)} {array.dtype}")
+        raise TypeError(
+            f"`{name}` should be bool (True = counts), got {_kind(array)} {array.dtype}"
+        )
     if array.shape != shape:
-        raise ValueError(f"`{name}` must have shape {shape}, got {array.shape}")
+        raise ValueError(f"`{name}` should have shape {shape}, got {array.shape}")
     return array
 
 
@@ -52,12 +54,12 @@ def plain(name: str, values: Any, axes: str) -> Array:
     except (ValueError, TypeError) as error:
         raise ValueError(f"`{name}` is ragged: its rows differ in length") from error
     if array.dtype == object:
-        raise TypeError(f"`{name}` must be an array of numbers, got {_kind(values)}")
+        raise TypeError(f"`{name}` should be an array of numbers, got {_kind(values)}")
     letters = axes.split()
     if array.ndim != len(letters):
         shape = ", ".join(letters)
         raise ValueError(
-            f"`{name}` must have {len(letters)} axes ({shape}), got {array.ndim} with shape "
+            f"`{name}` should have {len(letters)} axes ({shape}), got {array.ndim} with shape "
             f"{array.shape}{_advice(array.ndim, len(letters))}"
         )
     if array.size == 0:
@@ -78,7 +80,7 @@ def tokens_for(name: str, tokens: Sequence[Any] | None, count: int, what: str) -
 def _item(name: str, token: Any) -> Any:
     """Numbers of numpy and torch become Python's; other tokens stay as they are."""
     if getattr(token, "ndim", 0):
-        raise ValueError(f"`{name}` must hold one token per position, got an array for one")
+        raise ValueError(f"`{name}` should hold one token per position, got an array for one")
     if getattr(token, "is_meta", False):
         raise ValueError(f"`{name}` is on the meta device: it has no values to show")
     return token.item() if hasattr(token, "item") else token

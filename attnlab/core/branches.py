@@ -122,3 +122,14 @@ def shrink(sublayer: nn.Module, branches: int) -> None:
     """
     for matrix in last_matrices(sublayer):
         matrix.data.div_(math.sqrt(branches))
+
+
+class Shrinking(nn.Module):
+    """A join whose sublayers begin the smaller, the more there are, if ``shrink`` is True."""
+
+    shrink: bool
+
+    def initialise(self, sublayer: nn.Module, branches: int) -> None:
+        """With ``shrink``, divide the sublayer's last matrix by √branches."""
+        if self.shrink:
+            shrink(sublayer, branches)

@@ -42,18 +42,20 @@ def _check_past(past: object) -> None:
     """A cache of keys and values, one each per position."""
     if not isinstance(past, KeyValueCache):
         raise TypeError(
-            "state must be None at the start and then what step returned, a KeyValueCache; got a "
+            "state should be None at the start and then what step returned, a KeyValueCache, got a "
             f"{type(past).__name__}: it may be the state of another mechanism"
         )
     for name, part in zip(past._fields, past, strict=True):
         if not isinstance(part, Tensor) or part.ndim != 4 or part.layout != torch.strided:
             found = tuple(part.shape) if isinstance(part, Tensor) else type(part).__name__
-            raise TypeError(f"the cache's {name} must be a dense tensor (b, g, t, d); got {found}")
+            raise TypeError(
+                f"the cache's {name} should be a dense tensor (b, g, t, d), got {found}"
+            )
     keys, values = past
     if keys.shape[:3] != values.shape[:3]:
         raise ValueError(
             f"the cache holds keys of shape {tuple(keys.shape)} but values of shape "
-            f"{tuple(values.shape)}; batch, heads and positions must be equal"
+            f"{tuple(values.shape)}; batch, heads and positions should be equal"
         )
 
 

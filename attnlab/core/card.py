@@ -113,7 +113,9 @@ class Card:
 
     def __post_init__(self) -> None:
         if self.role not in ROLES:
-            raise ValueError(f"card {self.name!r}: role must be one of {ROLES}, got {self.role!r}")
+            raise ValueError(
+                f"card {self.name!r}: role should be one of {ROLES}, got {self.role!r}"
+            )
         self._check_claims()
         if next(iter(self.forms), None) != "naive":
             raise ValueError(f"card {self.name!r}: the first form is `naive`, the definition")
@@ -124,7 +126,7 @@ class Card:
         if self.role in Mixing.ROLES:
             if self.causal not in CAUSAL:
                 raise ValueError(
-                    f"card {self.name!r}: causal must be one of {CAUSAL}, got {self.causal!r}"
+                    f"card {self.name!r}: causal should be one of {CAUSAL}, got {self.causal!r}"
                 )
             if self.time is None or self.memory is None:
                 raise TypeError(f"card {self.name!r}: give its time and its memory")

@@ -19,7 +19,7 @@ def check_carried(
         if not isinstance(part, Tensor) or part.ndim != len(shape) + 1:
             found = f"shape {tuple(part.shape)}" if isinstance(part, Tensor) else repr(type(part))
             raise TypeError(
-                f"state should be what step returned, whose {name} has {len(shape) + 1} axes; got "
+                f"state should be what step returned, whose {name} has {len(shape) + 1} axes, got "
                 f"{found}"
             )
         if len(part) != batch:

@@ -41,7 +41,7 @@ def charge(name: str, value: Tensor) -> None:
     if not torch.is_grad_enabled():
         raise ValueError(
             f"the charge {name!r} has no gradient here: the layers run without one and again "
-            "during the backward pass. Take another depth, such as depth='plain'"
+            "during the backward pass; take another depth, such as depth='plain'"
         )
     charges.items.append((name, value))
 

@@ -139,24 +139,30 @@ class Objective:
     ``hidden``  what the model is not shown, in words.
     ``models``  the kinds of a ``TinyTransformer`` that can be trained by it, the usual one first.
     ``uniform``  the loss of each target where every weight is 0, in the V tokens of the text and
-        the r rows that are scored; not given, the logarithm of the number of answers.
+        the r rows that are scored; not given, the logarithm of the number of answers; or a
+        function of the batch that is prepared and that number, where it depends on the targets.
     ``texts``  how many texts a row holds, one behind the other.
     ``together``  why the loss of a row depends on others; empty where parts of a batch add up.
+    ``beside``  of how many places to either side an answer reads the vectors; 0, of its own alone.
+    ``source``  whether a row is a target with the source of which it is written.
     """
 
     ROLES: ClassVar[tuple[str, ...]] = ("objective",)
     scored: Number
     hidden: str
     models: tuple[str, ...]
-    uniform: Number | None = None
+    uniform: Number | Callable[..., float] | None = None
     texts: int = 1
     together: str = ""
+    beside: int = 0
+    source: bool = False
 
     def rows(self) -> list[Row]:
         return [
             ("scored targets", in_plain_text(self.scored)),
             ("hidden", self.hidden),
             ("models", ", ".join(self.models)),
+            *[("rows", "targets with their sources")] * self.source,
             *[("texts in a row", str(self.texts))] * (self.texts > 1),
             *[("loss depends on other rows", self.together)] * bool(self.together),
         ]

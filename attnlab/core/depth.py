@@ -47,7 +47,7 @@ class Way(nn.Module):
         return self.run(x, layers)
 
     def step(self, x: Tensor, layers: Sequence[Layer]) -> Tensor:
-        """The same where the layers carry a state on, as in decoding."""
+        """The way of layers that carry a state on, as in decoding."""
         return self.read_on(x, layers)
 
     def sets(self, layers: int) -> Sets:

@@ -16,10 +16,11 @@ E is the number of experts and k the number of choices that a token has. Each se
 its own: experts have a capacity for each, so sequences of a batch do not influence each other.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import torch
 from jaxtyping import Float, Int
@@ -28,13 +29,18 @@ from torch.nn import functional as F
 
 from attnlab.core.charges import charge
 from attnlab.core.forms import upcasting
+from attnlab.core.heads import check_input
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import no_autocast, upcast
 from attnlab.core.probe import note
-from attnlab.core.shapes import TokenPadding, checked
+from attnlab.core.shapes import TokenPadding, Tokens, checked
 from attnlab.core.suggest import choose
 
 SEEN = ("router", "chosen", "gates", "experts", "dropped", "load", "capacity")
+
+
+RouterRows: TypeAlias = Float[Tensor, "E dim"]
+"""A vector of each expert, with which a token is multiplied."""
 
 
 class Experts(NamedTuple):
@@ -93,9 +99,7 @@ def placed(
     return queue.where(taken, -1).unflatten(1, chosen.mT.shape[1:]).mT
 
 
-def probabilities(
-    x: Float[Tensor, "b n dim"], W_r: Float[Tensor, "E dim"], padding: TokenPadding
-) -> Float[Tensor, "b n E"]:
+def probabilities(x: Tokens, W_r: RouterRows, padding: TokenPadding) -> Float[Tensor, "b n E"]:
     """softmax(W_r x), and zeros at padding.
 
     A ValueError where the router has no finite answer for a real token.
@@ -109,7 +113,14 @@ def probabilities(
 
 
 def _refuse_not_finite(scores: Tensor) -> None:
-    if torch.compiler.is_compiling() or scores.isfinite().all():
+    if torch.compiler.is_compiling():
+        return
+    if scores.is_meta:
+        raise ValueError(
+            "which expert computes a token depends on its numbers, and on the meta device there "
+            "are none; give tensors of another device"
+        )
+    if scores.isfinite().all():
         return
     wrong = (~scores.isfinite().all(-1)).nonzero().tolist()
     raise ValueError(
@@ -120,7 +131,7 @@ def _refuse_not_finite(scores: Tensor) -> None:
 
 
 def room(
-    x: Float[Tensor, "b n dim"], experts: int, capacity: float | None,
+    x: Tokens, experts: int, capacity: float | None,
     padding: TokenPadding, *, round_up: bool = False,
 ) -> Int[Tensor, "b"]:  # fmt: skip
     """How many of the T real tokens of each sequence an expert has room for: int(T · capacity / E)
@@ -192,6 +203,72 @@ by_expert: Compute = upcasting(_by_expert)
 COMPUTE: dict[str, Compute] = {"naive": one_by_one, "grouped": by_expert}
 
 
+# ---- routers
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoringOptions(Options):
+    """What scores the experts of a token.
+
+    router: "linear", a matrix with a row for each expert; or "cosine", the router of X-MoE (Chi et
+        al., On the Representation Collapse of Sparse Mixture of Experts, NeurIPS 2022,
+        arXiv:2204.09179), which compares directions in few dimensions.
+    rank: of the cosine router, how many dimensions; 16 if not given.
+    """
+
+    router: Literal["linear", "cosine"] = "linear"
+    rank: Size | None = None
+
+    def check(self) -> None:
+        if self.rank is not None and self.router == "linear":
+            raise ValueError(
+                f"rank={self.rank} is for router='cosine'; a linear router reads all dimensions"
+            )
+
+
+class LinearRouter(nn.Linear):
+    """The scores W_r x."""
+
+    def __init__(self, dim: int, experts: int) -> None:
+        super().__init__(dim, experts, bias=False)
+
+    def reads(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """x and the matrix W_r, whose product are the scores."""
+        return x, upcast(self.weight)
+
+
+class CosineRouter(nn.Module):
+    """The scores cos(W x, v_e) / τ in ``rank`` dimensions: of each expert e a direction v_e.
+
+    Under W_r x a token is told to move along the rows of W_r, towards the experts' own vectors; so
+    tokens of one expert become alike. A cosine has no gradient along W x itself, and the rows of W
+    are not those of the experts. τ is learned, as exp(``log_temperature``).
+
+    TorchScale's code divides the experts' vectors by their length but not the tokens', and has no
+    τ; here both have length 1, as in the paper.
+    """
+
+    def __init__(self, dim: int, experts: int, rank: int = 16, temperature: float = 0.3) -> None:
+        super().__init__()
+        self.reduce = nn.Linear(dim, rank, bias=False)
+        self.directions = nn.Parameter(torch.empty(experts, rank))
+        self.log_temperature = nn.Parameter(torch.tensor(math.log(temperature)))
+        nn.init.orthogonal_(self.directions)
+
+    def reads(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Two matrices whose product are the scores: a row for each token, and for each expert."""
+        directions = F.normalize(upcast(self.directions), dim=-1)
+        reduced = F.linear(x, upcast(self.reduce.weight))
+        return F.normalize(reduced, dim=-1), directions / upcast(self.log_temperature).exp()
+
+
+def router_of(dim: int, experts: int, options: ScoringOptions) -> LinearRouter | CosineRouter:
+    """The router that these options ask for."""
+    if options.router == "linear":
+        return LinearRouter(dim, experts)
+    return CosineRouter(dim, experts, 16 if options.rank is None else options.rank)
+
+
 # ---- module
 
 
@@ -235,10 +312,9 @@ class Mixture(nn.Module, ABC):
         """Which experts compute each token of x, in float32 or wider."""
 
     @checked
-    def forward(
-        self, x: Float[Tensor, "b n dim"], padding: TokenPadding = None
-    ) -> Float[Tensor, "b n dim"]:
+    def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
         """What the experts add to the stream: zeros where no expert computes a token."""
+        check_input(x, "x", self.expand.in_features, self.expand.weight)
         return self._computed(x, self._routed(x, padding))
 
     def _routed(self, x: Tensor, padding: TokenPadding) -> Routing:
@@ -252,7 +328,7 @@ class Mixture(nn.Module, ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RouterOptions(Options):
+class RouterOptions(ScoringOptions):
     """What all layers have whose tokens choose their experts.
 
     experts: their number, E.
@@ -267,6 +343,7 @@ class RouterOptions(Options):
     evaluation_capacity: float | None = 2.0
 
     def check(self) -> None:
+        super().check()
         if self.balance < 0:
             raise ValueError(f"balance should be at least 0, got {self.balance}")
         for name in ("capacity", "evaluation_capacity"):
@@ -279,7 +356,7 @@ class Routed(Mixture):
 
     def __init__(self, dim: int, hidden: int | None, form: str, options: RouterOptions) -> None:
         super().__init__(dim, hidden, options.experts, form)
-        self.router = nn.Linear(dim, options.experts, bias=False)
+        self.router = router_of(dim, options.experts, options)
         self.limits = {True: options.capacity, False: options.evaluation_capacity}
         self.balance = options.balance
 

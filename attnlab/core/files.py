@@ -70,7 +70,7 @@ def in_place_of(path: str | Path) -> Iterator[Path]:
         os.replace(beside, path)
     except OSError as error:
         raise Unwritten(
-            f"{path} could not be written ({error.strerror or error}). What was there is as it was."
+            f"{path} could not be written ({error.strerror or error}); what was there is as it was"
         ) from error
     finally:
         with suppress(OSError):
@@ -80,16 +80,16 @@ def in_place_of(path: str | Path) -> Iterator[Path]:
 def checked_place(path: str | Path) -> Path:
     """`path`, if a file can be written there: its folder exists, and nothing else is there."""
     if not isinstance(path, str | os.PathLike):
-        raise TypeError(f"path must be the name of a file; got {path!r}.")
+        raise TypeError(f"path should be the name of a file, got {path!r}")
     path = Path(path)
     if "\0" in str(path):
-        raise ValueError(f"path must be the name of a file; {str(path)!r} holds a null character.")
+        raise ValueError(f"path should be the name of a file; {str(path)!r} holds a null character")
     if os.path.isdir(path):
-        raise IsADirectoryError(f"{path} is a folder; give the name of a file in it.")
+        raise IsADirectoryError(f"{path} is a folder; give the name of a file in it")
     if not os.path.isdir(path.parent):
-        raise FileNotFoundError(f"the folder {path.parent} does not exist; make it first.")
+        raise FileNotFoundError(f"the folder {path.parent} does not exist; make it first")
     if os.path.exists(path) and not os.path.isfile(path):
-        raise FileExistsError(f"{path} is not a plain file, so no file can take its place.")
+        raise FileExistsError(f"{path} is not a plain file, so no file can take its place")
     return path
 
 
@@ -158,7 +158,7 @@ class Delivery:
         if not self.known and self.clear and os.path.isdir(folder) and os.listdir(folder):
             raise Undelivered(
                 f"{folder} holds files, and no list of those that {self.by} has written: name "
-                "another folder, or empty it. Nothing was written."
+                "another folder, or empty it; nothing was written"
             )
 
     def listed(self) -> str:
@@ -233,9 +233,9 @@ def manifest(folder: Path, by: str) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise Undelivered(f"{folder} cannot be a folder: {error.strerror}.") from error
+        raise Undelivered(f"{folder} cannot be a folder: {error.strerror}") from error
     if not folder.is_dir():
-        raise Undelivered(f"{folder} is not a folder; name one. Nothing was written.")
+        raise Undelivered(f"{folder} is not a folder; name one; nothing was written")
     if not os.path.lexists(path):
         return {}
     try:
@@ -246,11 +246,11 @@ def manifest(folder: Path, by: str) -> dict[str, str]:
         sound = False
     if not sound:
         raise Undelivered(
-            f"{path} is not the list of files that {by} writes, or is damaged. Name another "
-            "folder, or move that file and what it was to list. Nothing was written."
+            f"{path} is not the list of files that {by} writes, or is damaged; name another "
+            "folder, or move that file and what it was to list; nothing was written"
         )
     if writer != by:
-        raise Undelivered(f"{folder} is what {writer!r} wrote; name another folder for {by}.")
+        raise Undelivered(f"{folder} is what {writer!r} wrote; name another folder for {by}")
     return files
 
 

@@ -121,7 +121,7 @@ def _not_found(last: Tensor, left: Tensor, options: SolverOptions) -> Tensor:
         warnings.warn(f"{found}The gradient is not exact.", NotExactWarning, stacklevel=2)
         return last
     raise NoFixedPointError(
-        f"{found}Give more most_steps or a larger tolerance. If that does not help, the layers do "
+        f"{found}Give more most_steps or a larger tolerance; if that does not help, the layers do "
         "not contract: train with a lower learning rate, take inexact=True to go on with the last "
         "step, or take depth='shared', which has a fixed number of steps"
     )

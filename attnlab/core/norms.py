@@ -34,12 +34,21 @@ class NoNorm(nn.Module):
         return torch.addcmul(self.bias, self.weight, x)
 
 
+class RMSNorm(nn.RMSNorm):
+    """PyTorch's, which also reads what autocast has rounded; it gives the precision of its scale,
+    as a layer norm does on a GPU."""
+
+    def forward(self, x: Float[Tensor, "... dim"]) -> Float[Tensor, "... dim"]:
+        wider = torch.promote_types(x.dtype, self.weight.dtype)
+        return super().forward(x.to(wider))
+
+
 def norm_of(name: Norm, dim: Size) -> nn.Module:
     """A new norm of this name and width; a ValueError for a name that there is not."""
     check_value("norm", name, Norm)
     if name == "no_norm":
         return NoNorm(dim)
-    made = nn.LayerNorm if name == "layer_norm" else nn.RMSNorm
+    made = nn.LayerNorm if name == "layer_norm" else RMSNorm
     return made(dim, eps=EPSILON)
 
 

@@ -214,7 +214,12 @@ def takes_padding(module: Any) -> bool:
 
 
 def parameters_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """The parameters of a function, or of a class when it is made → their annotations."""
+    """The parameters of a function, or of a class when it is made → their annotations.
+
+    Those that have a name: a module without ``__init__`` has ``*args`` and ``**kwargs`` of PyTorch.
+    """
     target = function.__init__ if isinstance(function, type) else function  # type: ignore[misc]
     hints = typing.get_type_hints(inspect.unwrap(target), include_extras=True)
-    return {name: hints.get(name, Any) for name in inspect.signature(function).parameters}
+    nameless = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    taken = inspect.signature(function).parameters.values()
+    return {each.name: hints.get(each.name, Any) for each in taken if each.kind not in nameless}

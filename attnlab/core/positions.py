@@ -118,7 +118,7 @@ class DistanceBias(PositionScheme):
         return self._of(torch.arange(1 - m, n, device=device))
 
     def in_layer(self, n: int, m: int, device: torch.device) -> Bias:
-        """The same, or those within the reach alone where it is shorter."""
+        """The biases by distance, or those within the reach alone where it is shorter."""
         if self.reach is None or self.reach >= max(n, m):
             return self.by_distance(n, m, device)
         return BoundedBias(self._of(torch.arange(-self.reach, self.reach + 1, device=device)))

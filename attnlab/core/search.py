@@ -120,7 +120,7 @@ class Codes(Options):
     def check(self) -> None:
         if bool(self.lists) != bool(self.probed) or self.probed > self.lists:
             raise ValueError(
-                "lists and probed belong together, and no more lists are probed than there are; "
+                "lists and probed belong together, and no more lists are probed than there are, "
                 f"got lists={self.lists} and probed={self.probed}"
             )
 

@@ -180,7 +180,7 @@ def check(
         if value.device != first[1]:
             raise ShapeError(
                 f"{function}: `{name}` is on {value.device} but `{first[0]}` is on {first[1]}; "
-                f"move them to one device, for example {name}.to({first[0]}.device)."
+                f"move them to one device, for example {name}.to({first[0]}.device)"
             )
         if meant := _meant(name, value, contracts, arguments, sizes):
             raise ShapeError(
@@ -196,7 +196,7 @@ def check(
                 raise ShapeError(
                     f"{function}: `{name}` is {_dtype(value)} but `{exact[0]}` is "
                     f"{str(exact[1]).removeprefix('torch.')}; give them one dtype, for example "
-                    f"{name}.to({exact[0]}.dtype)."
+                    f"{name}.to({exact[0]}.dtype)"
                 )
     return always
 
@@ -228,7 +228,7 @@ def _refuse_not_dense(function: str, name: str, value: Tensor) -> None:
     if is_stored(value.dtype):
         raise ShapeError(
             f"{function}: `{name}` is {_dtype(value)}, which stores numbers and does not compute "
-            f"with them; give {name}.to(torch.bfloat16) instead."
+            f"with them; give {name}.to(torch.bfloat16) instead"
         )
     if value.is_nested:
         kind, advice = "nested", f"{name}.to_padded_tensor(0), with a padding,"
@@ -236,7 +236,7 @@ def _refuse_not_dense(function: str, name: str, value: Tensor) -> None:
         kind, advice = "sparse", f"{name}.to_dense()"
     else:
         return
-    raise ShapeError(f"{function}: `{name}` is a {kind} tensor; give {advice} instead.")
+    raise ShapeError(f"{function}: `{name}` is a {kind} tensor; give {advice} instead")
 
 
 def is_stored(dtype: torch.dtype) -> bool:
@@ -267,7 +267,7 @@ def _refuse_strangers(
         advice = "; torch.as_tensor turns numbers into a tensor"
         raise TypeError(
             f"{function}: `{name}` should be {expected}, got a {type(value).__name__}"
-            f"{advice if hasattr(value, '__len__') and not isinstance(value, str) else ''}."
+            f"{advice if hasattr(value, '__len__') and not isinstance(value, str) else ''}"
         )
 
 
@@ -292,7 +292,7 @@ def _bind(
     telling = next((c for c in complaints if not c.startswith("it has")), complaints[0])
     raise ShapeError(
         f"{function}: `{name}` should be {expected}, "
-        f"got {_dtype(value)} of shape {tuple(value.shape)}: {telling}."
+        f"got {_dtype(value)} of shape {tuple(value.shape)}: {telling}"
     )
 
 

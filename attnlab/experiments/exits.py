@@ -78,7 +78,7 @@ def jumps_of(inputs: Tensor) -> Tensor:
 
 @torch.no_grad()
 def exits_and_answers(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Of each question after how many layers it left, and whether its answer is right."""
+    """After how many layers each question left, and whether its answer is right."""
     with record() as notes:
         answers = model(batch.inputs).argmax(-1)
     return notes["halted"][-1][:, PLACES:], (answers == batch.targets)[:, PLACES:]

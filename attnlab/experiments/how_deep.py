@@ -10,11 +10,10 @@ of the training is stored, and the share of letters that are right afterwards. F
     pre_norm            as in its paper, the baseline
 
 All matrices of the layers begin with Glorot's variance, as in the paper of DeepNorm; then each join
-changes them as it asks for. Post-norm, DeepNorm and pre-norm are tuned alike: the rates 1e-3 and
-3e-3 after a warm-up over the first 30 updates, and 1e-3 without one. Post-norm has the rate 3e-4 as
-well. The same joins in 6 layers say whether the task can be learned with these updates, and
-post-norm with smaller last matrices is a control: what its sublayers add begins small, as with β of
-DeepNorm, and its stream has no α.
+changes them as it asks for. Post-norm, DeepNorm and pre-norm are tuned alike: the rates 3e-4, 1e-3
+and 3e-3 after a warm-up over the first 30 updates, and 1e-3 without one. The same joins in 6 layers
+say whether the task can be learned with these updates, and post-norm with smaller last matrices is
+a control: what its sublayers add begins small, as with β of DeepNorm, and its stream has no α.
 Lesson 07 draws what
 
     python -m attnlab.experiments how_deep --threads 1 --json \\
@@ -93,7 +92,8 @@ def _arms() -> dict[str, Arm]:
         found[name] = arm(join, DEEP, MIDDLE, 0)
     name = f"post_norm, shrunk, {DEEP} layers, rate {MIDDLE:g}"
     found[name] = arm("post_norm, shrunk", DEEP, MIDDLE)
-    found[f"post_norm, {DEEP} layers, rate {RATES[0]:g}"] = arm("post_norm", DEEP, RATES[0])
+    for join in ("post_norm", "deep_norm", "pre_norm"):
+        found[f"{join}, {DEEP} layers, rate {RATES[0]:g}"] = arm(join, DEEP, RATES[0])
     return found
 
 

@@ -16,7 +16,7 @@ shares its steps among all its networks, so that inherited scores are lower. Eig
 without any relation one correlation in twenty is above 0.64.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -25,6 +25,7 @@ import torch
 
 from attnlab.experiments.grid import Arm, Grid, Scores, Trained, percent
 from attnlab.models.counts import count
+from attnlab.models.latency import rank_correlation
 from attnlab.models.supernet import Sizes, Space, Supernet, network
 from attnlab.tasks.digits import Digits
 
@@ -50,7 +51,7 @@ def named(sizes: Sizes) -> str:
 
 
 def flops(sizes: Sizes) -> int:
-    """Of one image, counted."""
+    """The counted FLOPs of one image."""
     return count(network(SPACE, sizes, **TASK.model_options()), TASK.length)[-1].flops
 
 
@@ -61,25 +62,13 @@ def right(model: Any, **given: Any) -> float:
     return percent(model(batch.inputs, **given).argmax(-1) == batch.targets)
 
 
-def ranks(values: Sequence[float]) -> torch.Tensor:
-    """0 for the smallest; equal values have the mean of their ranks."""
-    found = torch.tensor(values, dtype=torch.float64)
-    below = (found[:, None] > found).sum(1)
-    return below + ((found[:, None] == found).sum(1) - 1) / 2
-
-
-def spearman(one: Sequence[float], other: Sequence[float]) -> float:
-    """The correlation of the ranks of two lists, from -1 to 1."""
-    return torch.corrcoef(torch.stack([ranks(one), ranks(other)]))[0, 1].item()
-
-
 def correlations(rows: Mapping[str, float], seed: int) -> dict[str, float]:
-    """Of the eight retrained scores of one seed with the inherited ones, and with counted FLOPs."""
+    """Rank correlations of a seed's eight retrained scores: with the inherited ones, with FLOPs."""
     retrained = [rows[f"{named(sizes)}, retrained, seed {seed}"] for sizes in CHOSEN]
     inherited = [rows[f"supernet, {named(sizes)}, seed {seed}"] for sizes in CHOSEN]
     return {
-        "inherited": spearman(inherited, retrained),
-        "flops": spearman([flops(sizes) for sizes in CHOSEN], retrained),
+        "inherited": rank_correlation(inherited, retrained),
+        "flops": rank_correlation([flops(sizes) for sizes in CHOSEN], retrained),
     }
 
 

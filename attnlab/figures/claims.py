@@ -43,7 +43,7 @@ def claimed_costs(
     if not cards:
         raise ValueError("`cards` is empty: give at least one, for example attnlab.cards()")
     if not all(isinstance(card, Card) for card in cards):
-        raise TypeError("`cards` must hold cards, for example attnlab.cards()")
+        raise TypeError("`cards` should hold cards, for example attnlab.cards()")
     n = check_integer("`n`", n, at_least=1)
     if values is not None:
         values = check_mapping("values", values, '{"w": 32}', may_be_empty=True)

@@ -71,7 +71,7 @@ def cluster_grid(
 def _refuse_unlike(name: str, array: Array, columns: int, last: int) -> None:
     if array.shape[0] != columns or array.shape[2] != last:
         wanted = f"({columns}, any number, {last})"
-        raise ValueError(f"`{name}` must have shape {wanted}, got {array.shape}")
+        raise ValueError(f"`{name}` should have shape {wanted}, got {array.shape}")
 
 
 def _refuse_many(points: Array, drawn: Mapping[str, Array]) -> None:

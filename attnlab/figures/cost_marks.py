@@ -37,7 +37,7 @@ def interval_of(name: str, given: object) -> tuple[float, float]:
     """The smallest and largest exponent of a fit."""
     ends = [check_number(name, end) for end in check_list(name, given)]
     if len(ends) != 2 or ends[0] > ends[1]:
-        raise ValueError(f"`{name}` must be (lowest, highest) exponent, got {given!r}")
+        raise ValueError(f"`{name}` should be (lowest, highest) exponent, got {given!r}")
     return ends[0], ends[1]
 
 
@@ -47,7 +47,7 @@ def place_of(name: str, given: object) -> tuple[float, float, float]:
         given = (given,) * 3
     ends = [check_positive(name, end) for end in check_list(name, given)]
     if len(ends) != 3 or not ends[1] <= ends[0] <= ends[2]:
-        raise ValueError(f"`{name}` must be n or (n, low, high) with n between, got {given!r}")
+        raise ValueError(f"`{name}` should be n or (n, low, high) with n between, got {given!r}")
     return ends[0], ends[1], ends[2]
 
 

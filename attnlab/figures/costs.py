@@ -194,7 +194,7 @@ def _points(name: str, given: Sequence[Sequence[float]]) -> Array:
     array = numbers(f"series {name}", given, "points pair")
     if array.shape[1] not in (2, 4):
         raise ValueError(
-            f"series {name!r} must hold pairs (n, cost), or (n, cost, low, high), got "
+            f"series {name!r} should hold pairs (n, cost), or (n, cost, low, high), got "
             f"{array.shape[1]} numbers"
         )
     if (array <= 0).any():
@@ -354,7 +354,9 @@ def _sizes(name: str, given: Spent | Sequence[Spent]) -> list[tuple[float, Array
     found = []
     for pair in several:
         if not isinstance(pair, Sequence) or len(pair) != 2:
-            raise ValueError(f"{name!r} must hold (cost, scores) or several of these, got {pair!r}")
+            raise ValueError(
+                f"{name!r} should hold (cost, scores) or several of these, got {pair!r}"
+            )
         spent, scores = check_number(f"{name}: cost", pair[0]), pair[1]
         found.append((float(spent), numbers(f"{name}: scores", scores, "seeds")))
     return found

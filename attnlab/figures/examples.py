@@ -103,7 +103,7 @@ def image_sequence(image: Any, *, title: str, patch: int = 1, theme: str | None 
     patch = check_integer("`patch`", patch, at_least=1)
     if height % patch or width % patch:
         raise ValueError(
-            f"`patch` must divide both sides of the image ({height} × {width}), got {patch}"
+            f"`patch` should divide both sides of the image ({height} × {width}), got {patch}"
         )
     if image.size > 4096:
         raise ValueError(f"`image` is {height} × {width}; at most 64 × 64 pixels can be read here")

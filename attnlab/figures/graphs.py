@@ -40,7 +40,7 @@ class GraphDrawing:
 
     @property
     def description(self) -> str:
-        """The same in words."""
+        """A sentence that says what is drawn."""
         nodes, pairs = self.graph.nodes, len(self._pairs())
         parts = [sentence(self.title), f"A graph of {nodes} nodes and {pairs} lines."]
         for name, values in self.panels.items():

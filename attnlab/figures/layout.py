@@ -182,5 +182,5 @@ def text_width(text: str, size: float = 12) -> float:
 
 
 def label_width(label: str, size: float = 12) -> float:
-    """The same for an escaped label, in which an HTML entity is displayed as one character."""
+    """The width of an escaped label, in which an HTML entity is displayed as one character."""
     return text_width(unescape(label), size)

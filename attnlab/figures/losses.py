@@ -79,7 +79,7 @@ def _loss_curves(name: str, run: Run | Sequence[Run]) -> list[dict[str, Any]]:
         raise ValueError(f"run {name!r} is empty: it has no rows")
     seeds = [rows] if isinstance(rows[0], Mapping) else [check_list(name, seed) for seed in rows]
     if any(not isinstance(row, Mapping) for seed in seeds for row in seed):
-        raise TypeError(f"the rows of run {name!r} must be dicts with 'step' and 'loss'")
+        raise TypeError(f"the rows of run {name!r} should be dicts with 'step' and 'loss'")
     found = [_one_curve(name, kind, seeds) for kind in ("loss", "validation_loss")]
     curves = [curve for curve in found if curve is not None]
     if not curves:

@@ -147,7 +147,7 @@ def film(
     steps = check_list("steps", steps)
     steps = tokens_for("steps", steps, len(weights), "maps (first axis of `weights`)")
     if len({str(step) for step in steps}) < len(steps):
-        raise ValueError(f"`steps` must differ, got {steps}")
+        raise ValueError(f"`steps` should differ, got {steps}")
     shown = np.stack([_shown(moment, mask) for moment in weights])
     low, high = _range(weights, largest)
     top = high if low == 0 else None
@@ -182,8 +182,8 @@ def film(
 def _axes(axes: object) -> tuple[str, str]:
     if not isinstance(axes, tuple | list) or len(axes) != 2:
         raise TypeError(
-            "`axes` must be two texts, what the rows and what the columns are, such as "
-            f'("block size", "character"); got {axes!r:.80}'
+            "`axes` should be two texts, what the rows and what the columns are, such as "
+            f'("block size", "character"), got {axes!r:.80}'
         )
     check_texts(**{"axes[0]": axes[0], "axes[1]": axes[1]})
     return axes[0], axes[1]
@@ -192,13 +192,13 @@ def _axes(axes: object) -> tuple[str, str]:
 def _groups(groups: Any, n: int, m: int) -> tuple[list[int], list[int]]:
     if not isinstance(groups, tuple | list) or len(groups) != 2:
         raise TypeError(
-            "`groups` must be two lists, the groups of the rows and those of the columns; got "
+            "`groups` should be two lists, the groups of the rows and those of the columns, got "
             f"{groups!r:.80}"
         )
     rows, columns = (numbers("groups", one, "n").tolist() for one in groups)
     if (len(rows), len(columns)) != (n, m):
         raise ValueError(
-            f"`groups` must hold {n} groups of rows and {m} of columns, got {len(rows)} and "
+            f"`groups` should hold {n} groups of rows and {m} of columns, got {len(rows)} and "
             f"{len(columns)}"
         )
     return rows, columns

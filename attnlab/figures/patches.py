@@ -93,8 +93,8 @@ def _queries(query: Any, shape: tuple[int, ...]) -> list[Place]:
         return [_inside(given, height, width)] * down
     if len(given) != down:
         raise ValueError(
-            f"`query` must be one (row, column), or {down} of them, one for each row of maps; got "
-            f"{len(given)}"
+            f"`query` should be one (row, column), or {down} of them, one for each row of maps, "
+            f"got {len(given)}"
         )
     return [_inside(one, height, width) for one in given]
 
@@ -102,7 +102,7 @@ def _queries(query: Any, shape: tuple[int, ...]) -> list[Place]:
 def _inside(query: Any, height: int, width: int) -> Place:
     place = check_list("query", query)
     if len(place) != 2:
-        raise ValueError(f"`query` must be (row, column), got {query!r:.80}")
+        raise ValueError(f"`query` should be (row, column), got {query!r:.80}")
     row, column = (check_integer("a row or column of `query`", number) for number in place)
     if not (0 <= row < height and 0 <= column < width):
         raise ValueError(f"the query {(row, column)} is outside of a map of {height} × {width}")

@@ -168,7 +168,7 @@ def _several(patterns: Pattern | Sequence[Pattern]) -> list[Pattern]:
 def _density(name: str, pattern: Pattern | Callable[[int], Pattern], n: int) -> float:
     found = pattern(n) if callable(pattern) else pattern
     if not isinstance(found, Pattern):
-        raise TypeError(f"{name!r} must be a pattern, or a function from n to one, got {found!r}")
+        raise TypeError(f"{name!r} should be a pattern, or a function from n to one, got {found!r}")
     share = found.density(n)
     if share == 0:
         raise ValueError(f"{name!r} allows no pair at n = {n}, which no log axis can show")

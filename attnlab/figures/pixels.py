@@ -100,7 +100,7 @@ def _fields(panels: Mapping[str, Any]) -> dict[str, Mask]:
         axes = len(getattr(given, "shape", np.shape(given)))
         mask = plain(name, given, "layers height width" if axes == 3 else "height width")
         if mask.dtype != bool:
-            raise TypeError(f"{name!r} must be bool (True = is seen), got {mask.dtype}")
+            raise TypeError(f"{name!r} should be bool (True = is seen), got {mask.dtype}")
         fields[name] = mask.reshape(-1, *mask.shape[-2:])
     shapes = {field.shape for field in fields.values()}
     if len(shapes) > 1:
@@ -117,7 +117,7 @@ def _fields(panels: Mapping[str, Any]) -> dict[str, Mask]:
 def _inside(pixel: tuple[int, int], height: int, width: int) -> tuple[int, int]:
     place = check_list("pixel", pixel)
     if len(place) != 2:
-        raise ValueError(f"`pixel` must be (row, column), got {pixel!r}")
+        raise ValueError(f"`pixel` should be (row, column), got {pixel!r}")
     row, column = (check_integer("a row or column of `pixel`", number) for number in place)
     if not (0 <= row < height and 0 <= column < width):
         raise ValueError(f"pixel {(row, column)} is outside of an image of {height} × {width}")
@@ -139,7 +139,7 @@ def _like(name: str, given: Any, height: int, width: int) -> Array:
         return np.zeros((height, width), int)
     array = plain(name, given, "height width")
     if array.shape != (height, width):
-        raise ValueError(f"`{name}` must have shape {(height, width)}, got {array.shape}")
+        raise ValueError(f"`{name}` should have shape {(height, width)}, got {array.shape}")
     return array
 
 

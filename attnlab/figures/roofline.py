@@ -88,7 +88,7 @@ def _place(name: str, given: Sequence[float]) -> tuple[float, float]:
     """(FLOPs per byte, FLOPs per second) of a call."""
     three = [check_positive(f"points of {name}", one) for one in check_list(name, given)]
     if len(three) != 3:
-        raise ValueError(f"{name!r} must be (FLOPs, bytes, seconds), got {len(three)} numbers")
+        raise ValueError(f"{name!r} should be (FLOPs, bytes, seconds), got {len(three)} numbers")
     flops, moved, seconds = three
     return flops / moved, flops / seconds
 

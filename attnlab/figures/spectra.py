@@ -33,7 +33,7 @@ def spectrum_curves(
     check_texts(title=title, quantity=quantity)
     series = check_mapping("series", series, '{"layer 0": [0.6, 0.9, 1.0]}')
     if not 0 < check_number("share", share) <= 1:
-        raise ValueError(f"`share` is a part of the whole, 0 < share ≤ 1; got {share}")
+        raise ValueError(f"`share` is a part of the whole, 0 < share ≤ 1, got {share}")
     curves = [_spectrum_curve(name, values, share) for name, values in series.items()]
     theme = theme_name(theme)
     look = colours(theme)
@@ -62,7 +62,7 @@ def spectrum_curves(
 def _spectrum_curve(name: str, values: Sequence[float] | Array, share: float) -> dict[str, Any]:
     array = _shares(name, values)
     if array.min() < 0 or array.max() > 1 + 1e-9:
-        raise ValueError(f"series {name!r} must hold shares between 0 and 1")
+        raise ValueError(f"series {name!r} should hold shares between 0 and 1")
     every = np.atleast_2d(array)
     if (np.diff(every, axis=1) < -1e-9).any():
         raise ValueError(f"series {name!r} falls: cumulative shares only grow")

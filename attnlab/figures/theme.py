@@ -89,7 +89,7 @@ def contrast(first: str, second: str) -> float:
 
 def rgb(colour: str) -> tuple[int, int, int]:
     if not isinstance(colour, str) or not _HEX.fullmatch(colour):
-        raise ValueError(f"a colour must be text such as '#0072b2', got {colour!r}")
+        raise ValueError(f"a colour should be text such as '#0072b2', got {colour!r}")
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
 
 
@@ -112,7 +112,7 @@ def auto_css() -> str:
 
 
 def auto_css_of_browser() -> str:
-    """The same for a standalone page, which follows the reader's system."""
+    """The styles of a standalone page, which follows the reader's system."""
     body = f"body{{background:{DARK.paper};color:{DARK.ink}}}"
     return f"@media(prefers-color-scheme:dark){{{body}{_rules('body')}}}"
 

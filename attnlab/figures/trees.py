@@ -42,7 +42,7 @@ class TreeDrawing:
 
     @property
     def description(self) -> str:
-        """The same in words."""
+        """A sentence that says what is drawn."""
         leaves, nodes, depth = len(self.tree.leaves()), len(self.tree.nodes()), self.tree.depth
         title = f"{sentence(self.title)} " if self.title else ""
         return f"{title}A tree of {leaves} leaves and {nodes} nodes, {depth} deep: {self.tree}"

@@ -171,7 +171,7 @@ class _Seen:
 
 
 def _residual(notes: Notes) -> list[float] | None:
-    """That of a solver after every step, where there is one."""
+    """The residual of a solver after every step, where there is a solver."""
     return [float(each[0]) for each in notes["residual"]] if "residual" in notes else None
 
 

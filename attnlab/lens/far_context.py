@@ -103,7 +103,7 @@ class FarContext(NamedTuple):
         check_choice("perturbation", perturbation, self.perturbations)
         if distance not in self.distances:
             known = ", ".join(map(str, self.distances))
-            raise ValueError(f"distance should be one of those measured, {known}; got {distance}")
+            raise ValueError(f"distance should be one of those measured, {known}, got {distance}")
         at = CLASSES.index(token_class), self.distances.index(distance)
         return float(self.table().difference[*at, self.perturbations.index(perturbation)])
 
@@ -182,7 +182,7 @@ def token_classes(
     if counts.ndim != 1 or len(counts) <= int(tokens.max()):
         raise ValueError(
             f"counts should be one number for each token of the vocabulary, (vocab,), and the "
-            f"largest token is {int(tokens.max())}; got {tuple(counts.shape)}"
+            f"largest token is {int(tokens.max())}, got {tuple(counts.shape)}"
         )
     start = tokens.shape[1] - last
     often = _frequent(counts)[tokens[:, start:]]
@@ -248,7 +248,7 @@ def _losses(model: Callable[..., Any], tokens: Tensor, last: int, segment: int |
             got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
             raise ValueError(
                 f"the model should return logits of shape (b, n, vocab) = {wanted} and the "
-                f"vocabulary; got {got}"
+                f"vocabulary, got {got}"
             )
         if int(rows.max()) >= logits.shape[2]:
             raise ValueError(
@@ -290,7 +290,7 @@ def _check_tokens(name: str, tokens: object) -> Tensor:
     if not isinstance(tokens, Tensor) or tokens.is_floating_point() or tokens.ndim != 2:
         got = f"{tokens.dtype} {tuple(tokens.shape)}" if isinstance(tokens, Tensor) else tokens
         raise TypeError(
-            f"{name} should be a tensor of whole numbers, (b, n), one row for each sequence; "
+            f"{name} should be a tensor of whole numbers, (b, n), one row for each sequence, "
             f"got {got!r}"
         )
     if not tokens.numel():
@@ -304,8 +304,8 @@ def _check_distances(distances: Sequence[int], before: int) -> tuple[int, ...]:
         raise ValueError(f"distances should rise from one to the next, got {list(distances)}")
     if found[-1] >= before:
         raise ValueError(
-            f"a distance should be less than n − last = {before}, so that there is a far part; "
-            f"got {found[-1]}. Give longer sequences, or smaller distances."
+            f"a distance should be less than n − last = {before}, so that there is a far part, "
+            f"got {found[-1]}; give longer sequences, or smaller distances"
         )
     return found
 
@@ -322,7 +322,7 @@ def _others(tokens: Tensor, other: Tensor | None, most: int) -> Tensor:
     if len(found) != len(tokens) or found.shape[1] < most:
         raise ValueError(
             f"other should hold {len(tokens)} sequences of at least {most} tokens, as many as the "
-            f"longest far part has; got {tuple(found.shape)}"
+            f"longest far part has, got {tuple(found.shape)}"
         )
     return found
 
@@ -334,5 +334,5 @@ def _check_segment(model: object, segment: int | None) -> None:
     if not callable(getattr(model, "advance", None)):
         raise TypeError(
             f"segment needs a model that reads on from a state, by advance(tokens, state) as "
-            f"TinyTransformer has it; {type(model).__name__} has none. Leave segment out."
+            f"TinyTransformer has it; {type(model).__name__} has none; leave segment out"
         )

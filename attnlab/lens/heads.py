@@ -181,18 +181,18 @@ def _among(
 ) -> Tensor:
     known = check_delimiters(delimiters)
     if isinstance(tokens, str):
-        raise TypeError("tokens must be a list of tokens, got one text; split it first")
+        raise TypeError("tokens should be a list of tokens, got one text; split it first")
     if not isinstance(tokens, Iterable) or isinstance(tokens, Tensor):
-        raise TypeError(f"tokens must be texts in a list, got {type(tokens).__name__}")
+        raise TypeError(f"tokens should be texts in a list, got {type(tokens).__name__}")
     tokens = list(tokens)
     shared = all(isinstance(token, str) for token in tokens)
     if not shared and any(isinstance(row, str) or not isinstance(row, Sequence) for row in tokens):
-        raise TypeError("tokens must be texts, one list for all or one list per row of the batch")
+        raise TypeError("tokens should be texts, one list for all or one list per row of the batch")
     rows = [tokens] if shared else tokens
     if len(rows) not in (1, b) or any(len(row) != m for row in rows):
         lengths = sorted({len(row) for row in rows})
         raise ValueError(
-            f"tokens must be {m} keys' tokens, or {b} lists of them; got {len(rows)} "
+            f"tokens should be {m} keys' tokens, or {b} lists of them, got {len(rows)} "
             f"of lengths {lengths}"
         )
     hit = [[token in known for token in row] for row in rows]
@@ -201,9 +201,9 @@ def _among(
 
 def check_delimiters(delimiters: object) -> frozenset[str]:
     if isinstance(delimiters, str | Mapping | Tensor):
-        raise TypeError(f"delimiters must be a collection of tokens, got {delimiters!r}")
+        raise TypeError(f"delimiters should be a collection of tokens, got {delimiters!r}")
     found = list(delimiters) if isinstance(delimiters, Iterable) else [delimiters]
     texts = {each for each in found if isinstance(each, str)}
     if not isinstance(delimiters, Iterable) or not all(isinstance(each, str) for each in found):
-        raise TypeError(f"delimiters must be a collection of tokens, got {delimiters!r}")
+        raise TypeError(f"delimiters should be a collection of tokens, got {delimiters!r}")
     return frozenset(texts)

@@ -50,11 +50,11 @@ class Choice:
         check_flag("orthogonal", self.orthogonal)
         check_number("temperature", self.temperature)
         if not 1 <= self.features <= MOST:
-            raise ValueError(f"`features` must be between 1 and {MOST:,}, got {self.features}")
+            raise ValueError(f"`features` should be between 1 and {MOST:,}, got {self.features}")
         if self.seed < 0:
-            raise ValueError(f"`seed` must not be negative, got {self.seed}")
+            raise ValueError(f"`seed` should not be negative, got {self.seed}")
         if not 0 < self.temperature < float("inf"):
-            raise ValueError(f"`temperature` must be above 0 and finite, got {self.temperature}")
+            raise ValueError(f"`temperature` should be above 0 and finite, got {self.temperature}")
 
     @property
     def random(self) -> bool:

@@ -172,17 +172,17 @@ def _check_callable(name: str, function: object) -> None:
     if isinstance(function, type):
         raise TypeError(f"{name} is the class {function.__name__} itself; make an object of it")
     if not callable(function):
-        raise TypeError(f"{name} must be callable, got {type(function).__name__}")
+        raise TypeError(f"{name} should be callable, got {type(function).__name__}")
 
 
 def _check_input(x: object, padding: object) -> None:
     if not isinstance(x, Tensor):
-        raise TypeError(f"x must be a tensor, got {type(x).__name__}")
+        raise TypeError(f"x should be a tensor, got {type(x).__name__}")
     if x.layout is not torch.strided or x.is_meta or x.is_nested or is_stored(x.dtype):
-        raise TypeError(f"x must be a dense tensor with values, got {x.dtype} on {x.device}")
+        raise TypeError(f"x should be a dense tensor with values, got {x.dtype} on {x.device}")
     if x.dim() != 3 or not x.is_floating_point() or not x.numel():
         raise ValueError(
-            f"x must be floating-point of shape (b, n, dim), none of them 0; got {x.dtype} of "
+            f"x should be floating-point of shape (b, n, dim), none of them 0, got {x.dtype} of "
             f"{tuple(x.shape)}"
         )
     if not bool(x.isfinite().all()):
@@ -191,10 +191,10 @@ def _check_input(x: object, padding: object) -> None:
         return
     if not isinstance(padding, Tensor) or padding.dtype != torch.bool:
         kind = padding.dtype if isinstance(padding, Tensor) else type(padding).__name__
-        raise TypeError(f"padding must be a bool tensor, True = a real token; got {kind}")
+        raise TypeError(f"padding should be a bool tensor, True = a real token, got {kind}")
     if padding.shape != x.shape[:2]:
         raise ValueError(
-            f"padding must be of shape {tuple(x.shape[:2])} like x, got {tuple(padding.shape)}"
+            f"padding should be of shape {tuple(x.shape[:2])} like x, got {tuple(padding.shape)}"
         )
 
 

@@ -132,7 +132,7 @@ def patch_statistics(
     p = rows * columns
     if ink is not None and ink.shape[1] != p:
         raise ValueError(
-            f"`ink` must say of each of the {rows} × {columns} = {p} patches whether it has ink, "
+            f"`ink` should say of each of the {rows} × {columns} = {p} patches whether it has ink, "
             f"got {ink.shape[1]} per image"
         )
     valid = torch.ones(b, n, dtype=torch.bool, device=w.device) if padding is None else padding

@@ -46,9 +46,9 @@ class Spectrum:
     def rank(self, share: float = 0.9, of: str = "energy") -> np.ndarray:
         """(…): how many directions carry at least ``share``; with 1, the numerical rank."""
         if isinstance(share, bool) or not isinstance(share, Real):
-            raise TypeError(f"share must be a number, got {share!r}")
+            raise TypeError(f"share should be a number, got {share!r}")
         if not 0 < share <= 1:
-            raise ValueError(f"share is a part of the whole, 0 < share ≤ 1; got {share}")
+            raise ValueError(f"share is a part of the whole, 0 < share ≤ 1, got {share}")
         left = self._left(of)
         noise = max(self.size) * np.finfo(np.float64).eps * self.singular_values[..., :1]
         slack = self.singular_values.shape[-1] * noise ** OF[of]

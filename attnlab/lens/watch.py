@@ -82,7 +82,7 @@ def _refuse(model: object, keep: object) -> None:
     if not isinstance(model, nn.Module):
         raise TypeError(f"watch looks inside an nn.Module, got {type(model).__name__}")
     if not (keep is None or (isinstance(keep, str) and keep in ("copy", "cpu"))):
-        raise ValueError(f'keep must be None, "copy" or "cpu", got {keep!r}')
+        raise ValueError(f'keep should be None, "copy" or "cpu", got {keep!r}')
     for name, module in model.named_modules():
         if isinstance(module, torch.jit.ScriptModule):
             raise ValueError(
@@ -101,7 +101,7 @@ def _filter(names: dict[nn.Module, str], only: str | Sequence[str] | None) -> Ca
         return lambda name: True
     patterns = [only] if isinstance(only, str) else only
     if not isinstance(patterns, Sequence) or not all(isinstance(each, str) for each in patterns):
-        raise TypeError(f"only must be a pattern of module paths or several, got {only!r}")
+        raise TypeError(f"only should be a pattern of module paths or several, got {only!r}")
     if not patterns:
         raise ValueError("only is empty, so nothing would be recorded; None records all modules")
     for pattern in patterns:

@@ -31,7 +31,7 @@ def times(
 def timed(
     layers: Sequence[Layer], n: int, *, backward: bool = False, rounds: int = 5
 ) -> list[Measurement]:
-    """The same, of layers that need not be of the catalogue."""
+    """The times of layers that need not be of the catalogue."""
     which = "both" if backward else "forward"
     threads = torch.get_num_threads()
     return measured(layers, n, passes=(which,), rounds=rounds, threads=threads)

@@ -153,7 +153,7 @@ def stored(path: Path | None, kinds: str, *, quick: bool) -> dict[str, list[dict
     except (TypeError, AttributeError):
         raise _foreign(path, kinds) from None
     if quick and found.get("quick") is False:
-        raise Unwritten(f"{path} holds rows that --quick would replace: name another file.")
+        raise Unwritten(f"{path} holds rows that --quick would replace: name another file")
     return dict(found.get(kinds, {})) if found.get("quick") is quick else {}
 
 

@@ -13,6 +13,8 @@ counted at some short lengths, and by the law that these follow (`laws`): exactl
 elements written, the bytes kept and the peak of bytes, which then are about right.
 """
 
+import functools
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -82,7 +84,7 @@ def counted(subject: Layer, n: int, backward: bool = False) -> Cost:
     if device == "cpu" and n > LONGEST_COMPUTED:
         raise Uncountable(
             f"{subject.label} reads as many keys as its parameters say, so it is counted by "
-            f"computing it, up to n = {LONGEST_COMPUTED:,}; n = {n:,} was asked for."
+            f"computing it, up to n = {LONGEST_COMPUTED:,}; n = {n:,} was asked for"
         )
     long = _by_law(subject, n, backward) if n > LONGEST_COMPUTED else None
     return _cost(subject, n, backward, long or _counts(subject, n, backward, device))
@@ -92,10 +94,22 @@ def _by_law(subject: Layer, n: int, backward: bool) -> Counts | None:
     """None, too, where the layer refuses one of the short lengths, or is built for its longest."""
     if isinstance(subject, Subject) and "max_len" in subject.card.option_names():
         return None
+    at = functools.partial(_counts, subject, backward=backward, device="meta")
     try:
-        return by_law(lambda length: _counts(subject, length, backward, "meta"), n)
+        return by_law(at, n, _blocks(subject))
     except Uncountable:
         return None
+
+
+def _blocks(subject: Layer) -> list[int]:
+    """The sizes of blocks and chunks that the options of a layer name."""
+    if not isinstance(subject, Subject):
+        return []
+    card = subject.card
+    taken = {each.name: each.default for each in inspect.signature(card.build).parameters.values()}
+    own = {} if card.options is None else vars(card.options())
+    given = taken | own | dict(subject.options)
+    return [size for name in ("block", "chunk") if type(size := given.get(name)) is int]
 
 
 def _cost(subject: Layer, n: int, backward: bool, counts: Counts) -> Cost:
@@ -202,7 +216,7 @@ def state_bytes(subject: Layer, n: int) -> int | None:
     if device == "cpu" and n > LONGEST_COMPUTED:
         raise Uncountable(
             f"What {subject.label} keeps depends on numbers, so it is counted by computing it, up "
-            f"to n = {LONGEST_COMPUTED:,}; n = {n:,} was asked for."
+            f"to n = {LONGEST_COMPUTED:,}; n = {n:,} was asked for"
         )
     with _in_words(subject, n):
         return _bytes(after(subject, n, device)[1])

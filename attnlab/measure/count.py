@@ -78,7 +78,7 @@ def count(function: Callable[..., Any], *args: Any, backward: bool = False) -> C
             "count(model, x), not count(model(x))"
         )
     if not isinstance(backward, bool):
-        raise TypeError(f"`backward` must be True or False, got {reprlib.repr(backward)}")
+        raise TypeError(f"`backward` should be True or False, got {reprlib.repr(backward)}")
     _first_dispatch()
     ledger = _Ledger()
     with _steady():
@@ -184,8 +184,8 @@ def _name(func: Any) -> str:
     name = func._schema.name.removeprefix("aten::") if hasattr(func, "_schema") else func.name()
     if name in OPAQUE or not hasattr(func, "_schema"):
         raise ValueError(
-            f"count cannot see inside the kernel {name}: its FLOPs are unknown. Count the same "
-            "computation by its parts (linear layers, scaled_dot_product_attention)."
+            f"count cannot see inside the kernel {name}: its FLOPs are unknown; count the same "
+            "computation by its parts (linear layers, scaled_dot_product_attention)"
         )
     return name
 
@@ -195,8 +195,8 @@ def _tensors(tree: Any) -> list[Tensor]:
     for tensor in tensors:
         if tensor.layout != torch.strided:
             raise ValueError(
-                f"count follows dense (strided) tensors; one of layout {tensor.layout} came. "
-                "Give the call dense tensors."
+                f"count follows dense (strided) tensors; one of layout {tensor.layout} came; "
+                "give the call dense tensors"
             )
     return tensors
 
@@ -211,7 +211,7 @@ def _gradients(result: Any, ledger: _Ledger) -> Any:
     if not outputs:
         raise ValueError(
             "count(…, backward=True) needs an output that requires a gradient; none of this call's "
-            "does. Give inputs or parameters with requires_grad=True, outside torch.no_grad()."
+            "does; give inputs or parameters with requires_grad=True, outside torch.no_grad()"
         )
     leaves = _leaves(outputs)
     arriving = [torch.ones_like(output) for output in outputs]
@@ -264,12 +264,12 @@ def exponent(sizes: Sequence[float], values: Sequence[float]) -> Exponent:
     sizes, values = _numbers("sizes", sizes), _numbers("values", values)
     if len(sizes) != len(values):
         raise ValueError(
-            f"sizes and values go in pairs; got {len(sizes)} sizes and {len(values)} values."
+            f"sizes and values go in pairs, got {len(sizes)} sizes and {len(values)} values"
         )
     if len(set(sizes)) < 2:
-        raise ValueError(f"a slope needs at least two different sizes; got {sizes}.")
+        raise ValueError(f"a slope needs at least two different sizes, got {sizes}")
     if min(*sizes, *values) <= 0:
-        raise ValueError("sizes and values must be positive: the fit is one of logarithms.")
+        raise ValueError("sizes and values should be positive: the fit is one of logarithms")
     x = np.log(np.asarray(sizes, dtype=float))
     y = np.log(np.asarray(values, dtype=float))
     x, y = x - x.mean(), y - y.mean()
@@ -284,12 +284,12 @@ def _numbers(name: str, values: object) -> list[float]:
     """A list of finite numbers."""
     array = getattr(values, "ndim", 1) > 0
     if isinstance(values, str | bytes | Mapping) or not (array and isinstance(values, Iterable)):
-        raise TypeError(f"{name} must be a list of numbers, got {reprlib.repr(values)}")
+        raise TypeError(f"{name} should be a list of numbers, got {reprlib.repr(values)}")
     found = list(values)
     for value in found:
         real = isinstance(value, numbers.Real) and not isinstance(value, bool)
         if not real or not math.isfinite(value):
-            raise TypeError(f"{name} must hold finite numbers, got {reprlib.repr(value)}")
+            raise TypeError(f"{name} should hold finite numbers, got {reprlib.repr(value)}")
     return [float(value) for value in found]
 
 
@@ -303,9 +303,9 @@ def expected_exponent(
     the measurement it has a slope, and this is it.
     """
     if not isinstance(letter, str):
-        raise TypeError(f"letter must be text, such as 'n', got {reprlib.repr(letter)}")
+        raise TypeError(f"letter should be text, such as 'n', got {reprlib.repr(letter)}")
     if not isinstance(values, Mapping):
-        raise TypeError(f"values must map letters to numbers, got {reprlib.repr(values)}")
+        raise TypeError(f"values should map letters to numbers, got {reprlib.repr(values)}")
     sizes, expression = _numbers("sizes", sizes), _formula(expression)
     fixed = {symbol: values[symbol.name] for symbol in _others(expression, letter, values)}
     running = [symbol for symbol in expression.free_symbols if symbol.name == letter]
@@ -325,7 +325,7 @@ def _formula(expression: Any) -> Any:
         formula = None
     if not isinstance(formula, sympy.Expr) or formula.is_finite is False or formula is sympy.nan:
         raise TypeError(
-            f"expression must be a formula of sympy or its text, got {reprlib.repr(expression)}"
+            f"expression should be a formula of sympy or its text, got {reprlib.repr(expression)}"
         )
     return formula
 
@@ -336,6 +336,6 @@ def _others(expression: Any, letter: str, values: Mapping[str, float]) -> list[A
     if missing:
         raise ValueError(
             f"the cost {expression} has the letters {', '.join(missing)}, which values does not "
-            f"give; it has {', '.join(sorted(values)) or 'none'}. Add them to values."
+            f"give; it has {', '.join(sorted(values)) or 'none'}; add them to values"
         )
     return others

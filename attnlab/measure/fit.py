@@ -68,7 +68,7 @@ def fit(
     divided = list(values)
     if log:
         if min(sizes, default=2) <= 1:
-            raise ValueError("n log n needs lengths greater than 1: the logarithm of 1 is 0.")
+            raise ValueError("n log n needs lengths greater than 1: the logarithm of 1 is 0")
         divided = [value / math.log2(n) for n, value in zip(sizes, values, strict=True)]
     slope, error = exponent(sizes, divided)
     x, y = np.log(np.asarray(sizes, dtype=float)), np.log(np.asarray(divided, dtype=float))
@@ -107,7 +107,7 @@ def _within(t: float, freedom: int) -> float:
 
 def _check_level(level: float) -> None:
     if not 0 < level < 1:
-        raise ValueError(f"level must lie between 0 and 1, such as 0.95; got {level!r}.")
+        raise ValueError(f"level should lie between 0 and 1, such as 0.95, got {level!r}")
 
 
 # ---- crossover
@@ -145,11 +145,11 @@ def crossover(
     _check_level(level)
     lengths = sorted(set(ours) & set(base))
     if len(lengths) < 2:
-        raise ValueError("a crossover needs at least two lengths that both were timed at.")
+        raise ValueError("a crossover needs at least two lengths that both were timed at")
     ratios = []
     for n in lengths:
         if len(ours[n]) != len(base[n]) or not len(ours[n]):
-            raise ValueError(f"rounds go in pairs: {len(ours[n])} and {len(base[n])} at n = {n}.")
+            raise ValueError(f"rounds go in pairs: {len(ours[n])} and {len(base[n])} at n = {n}")
         ratios.append(np.asarray(ours[n]) / np.asarray(base[n]))
     found = _crossing(lengths, [float(np.median(ratio)) for ratio in ratios])
     chance = np.random.default_rng(seed)
@@ -280,7 +280,7 @@ def training_cost(
     given = {"seconds": seconds, "tokens": tokens, "watts": watts, "overhead": overhead}
     for name, value in given.items():
         if not (math.isfinite(value) and value > 0):
-            raise ValueError(f"{name} must be a positive number, got {value!r}.")
+            raise ValueError(f"{name} should be a positive number, got {value!r}")
     tokens_a_pass = check_integer("tokens_a_pass", tokens_a_pass, at_least=1)
     hours = seconds / tokens_a_pass * tokens / 3600
     kwh = overhead * hours * watts / 1000

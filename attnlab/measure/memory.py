@@ -34,7 +34,9 @@ def resident(call: str, *, setup: str = "", threads: int = 2) -> int:
     """
     for name, source in (("call", call), ("setup", setup)):
         if not isinstance(source, str):
-            raise TypeError(f"`{name}` must be Python source as text, got {type(source).__name__}")
+            raise TypeError(
+                f"`{name}` should be Python source as text, got {type(source).__name__}"
+            )
     threads = check_integer("threads", threads, at_least=1)
     task = json.dumps({"setup": setup, "call": call, "threads": threads})
     child = subprocess.run(

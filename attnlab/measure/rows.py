@@ -28,7 +28,7 @@ def read(path: Path) -> list[Row]:
     try:
         lines = read_plain(path).decode().split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} cannot be read as rows of a sweep: {error}.") from error
+        raise ValueError(f"{path} cannot be read as rows of a sweep: {error}") from error
     return [row for number, line in enumerate(lines, 1) if (row := _row(path, number, line))]
 
 
@@ -41,7 +41,7 @@ def _row(path: Path, number: int, line: str) -> Row | None:
     except (ValueError, RecursionError):
         if line.startswith(BEGIN) or BEGIN.startswith(line):
             return None
-    raise ValueError(f"{path}, line {number}, is not a row of a sweep.")
+    raise ValueError(f"{path}, line {number}, is not a row of a sweep")
 
 
 def _is_whole(row: Any) -> bool:
@@ -70,7 +70,7 @@ def alone(path: Path) -> Iterator[None]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise ValueError(
-                    f"another sweep is writing to {path}: wait for its end, or name another file."
+                    f"another sweep is writing to {path}: wait for its end, or name another file"
                 ) from None
         yield
 
@@ -82,4 +82,4 @@ def append(path: Path, row: Row) -> None:
         with path.open("a", encoding="utf-8") as file:
             file.write("\n" * bool(torn) + json.dumps(row, ensure_ascii=False) + "\n")
     except OSError as error:
-        raise Unwritten(f"{path} takes no more rows ({error.strerror}).") from error
+        raise Unwritten(f"{path} takes no more rows ({error.strerror})") from error

@@ -163,7 +163,7 @@ def subject(
     """
     card = catalog.card(mechanism)
     if not card.mixes:
-        raise ValueError(f"{card.name} mixes no positions: it has no layer to be counted or timed.")
+        raise ValueError(f"{card.name} mixes no positions: it has no layer to be counted or timed")
     dim, heads = check_value("dim", dim, Size), check_value("heads", heads, Size)
     causal = check_value("causal", card.causal == "always" if causal is None else causal, bool)
     form = list(card.forms)[-1] if form is None else form
@@ -194,7 +194,7 @@ def check_subject(given: object) -> None:
     if not isinstance(given, Subject | OwnLayer):
         raise TypeError(
             'a layer to be measured is expected, as attnlab.measure.subject.subject("full") or '
-            f"OwnLayer(module) makes it; got a {type(given).__name__}"
+            f"OwnLayer(module) makes it, got a {type(given).__name__}"
         )
 
 

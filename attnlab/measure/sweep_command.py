@@ -95,16 +95,16 @@ def _known(path: Path | None, held: ExitStack) -> list[Row]:
 def _plan(options: argparse.Namespace) -> Plan:
     width = {"dim": options.dim, "heads": options.heads}
     if options.device not in ("cpu", "cuda"):
-        raise ValueError(f"--device must be cpu or cuda, got {options.device!r}")
+        raise ValueError(f"--device should be cpu or cuda, got {options.device!r}")
     if options.device == "cuda":
         import torch
 
         if not torch.cuda.is_available():
-            raise ValueError("--device cuda needs a GPU that runs CUDA; there is none here.")
+            raise ValueError("--device cuda needs a GPU that runs CUDA; there is none here")
         if options.peers:
-            raise ValueError("--peers runs on the CPU only: leave out --device cuda.")
+            raise ValueError("--peers runs on the CPU only: leave out --device cuda")
     if "bfloat16" in (options.dtype,) and (options.peers or "decode" in options.passes):
-        raise ValueError("--dtype bfloat16 is for forward and both of our own layers only.")
+        raise ValueError("--dtype bfloat16 is for forward and both of our own layers only")
     cards = chosen(options.names)
     entries = []
     for card in cards:

@@ -83,7 +83,7 @@ def _names(functions: object) -> list[str]:
     if not isinstance(functions, Mapping) or not all(map(callable, functions.values())):
         raise TypeError(
             "compare needs a dict from names to functions without arguments, such as "
-            f'{{"fused": lambda: fused(q, k, v)}}; got {reprlib.repr(functions)}'
+            f'{{"fused": lambda: fused(q, k, v)}}, got {reprlib.repr(functions)}'
         )
     return list(functions)
 
@@ -97,9 +97,9 @@ def _rounds(name: str, value: object, *, at_least: int) -> int:
 
 def _baseline(names: list[str], baseline: str | None) -> str:
     if not names:
-        raise ValueError("compare needs at least one function; got none.")
+        raise ValueError("compare needs at least one function, got none")
     if baseline is not None and baseline not in names:
-        raise ValueError(f"baseline must be one of {', '.join(names)}; got {baseline!r}.")
+        raise ValueError(f"baseline should be one of {', '.join(names)}, got {baseline!r}")
     return baseline or names[0]
 
 
@@ -121,7 +121,7 @@ def _timing(name: str, own: tuple[Taken, ...], base: tuple[Taken, ...]) -> Timin
 def quartiles(values: tuple[float, ...] | list[float]) -> tuple[float, float]:
     """The lower and upper quartile, by linear interpolation; of one value, that value twice."""
     if not values:
-        raise ValueError("quartiles need at least one value; got none.")
+        raise ValueError("quartiles need at least one value, got none")
     if len(values) == 1:
         return values[0], values[0]
     lower, _, upper = statistics.quantiles(values, n=4, method="inclusive")

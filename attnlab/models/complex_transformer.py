@@ -58,7 +58,7 @@ class ComplexOptions(Options):
         refuse_odd("dim", self.dim)
         if (self.kind == "classifier") != (self.classes is not None):
             raise ValueError(
-                "classes belongs to kind='classifier', and only to that; got "
+                "classes belongs to kind='classifier', and only to that, got "
                 f"kind={self.kind!r} and classes={self.classes!r}"
             )
         if not 0 <= self.dropout < 1:

@@ -70,6 +70,11 @@ def _block_parts(
     address: str, block: Block, seen: set[int]
 ) -> Iterator[tuple[str, list[nn.Module | None], list[str]]]:
     """Parts that are not in ``seen``; all operations of a part that layers share count once."""
+    if not block.sublayers():  # the block of a paper is one part
+        if id(block) not in seen:
+            seen.add(id(block))
+            yield address, [block], [address]
+        return
     for part in ("attention", "cross", "feed_forward"):
         module = getattr(block, part)
         if module is not None and id(module) not in seen:

@@ -17,8 +17,9 @@ conv₃ is a convolution over 3 places. A separable convolution, sep, is one ker
 and then a matrix: k·c + c·c' numbers in the place of k·c·c'. In the decoder each has its places on
 the left, so it is padded by k − 1 zeros: 10, 6 and 6.
 
-These cells are modules of their own, called like the layers that a stack holds. No name of
-``TinyTransformer`` stands for one: a cell decides about attention, feed-forward layers and joins.
+These cells are modules of their own, called like the layers that a stack holds, and
+``TinyTransformer(block="evolved")`` stacks them: a cell decides attention, feed-forward layers and
+joins together, so those options are refused beside it.
 
 Common mistakes: **padding that is not masked before every convolution**: attention has a mask, but
 a convolution reads what stands beside the last token, also after a norm has given zeros the value
@@ -27,7 +28,7 @@ of the carbon of the whole search for that of training the cell that it found.
 
 Departures.
 - the hidden layer of a decoder's feed-forward layer is normalised: not in the figure, but in the
-  released code, and in the printed parameter counts (``attnlab.models.published``)
+  released code, and in the counts that are quoted (``attnlab.models.published``)
 - no dropout; no decoding step by step, which would have to keep the last 10 inputs of convolutions
 
 So, Le, Liang. The Evolved Transformer. ICML 2019, arXiv:1901.11117, figure 3.

@@ -104,7 +104,7 @@ def _choose_path(
     if incremental and not model.steps_incrementally:
         raise ValueError(
             "incremental=True needs a step(x, state) method on every attention module of the "
-            "decoder; leave it out to re-run the prefix where there is none."
+            "decoder; leave it out to re-run the prefix where there is none"
         )
     use_steps = model.steps_incrementally if incremental is None else incremental
     path = _by_steps if use_steps else _by_rerunning
@@ -144,17 +144,17 @@ def _checked_prompt(model: TinyTransformer, tokens: Tensor, incremental: bool | 
     """The tokens as int64: in a smaller dtype the ids of new ones might not fit."""
     check_model(model)
     if model.decoder is None or model.vocab is None:
-        raise ValueError(f"a model of kind={model.kind!r} does not generate tokens.")
+        raise ValueError(f"a model of kind={model.kind!r} does not generate tokens")
     if isinstance(tokens, Tensor):
         check_tensor("the prompt", tokens)
     if not isinstance(tokens, Tensor) or tokens.ndim != 2:
         found = f"shape {tuple(tokens.shape)}" if isinstance(tokens, Tensor) else type(tokens)
         raise ValueError(
-            f"the prompt must be a tensor of tokens (b, n); got {found}. "
-            "For one sequence of a tensor: tokens[None]."
+            f"the prompt should be a tensor of tokens (b, n), got {found}; "
+            "for one sequence of a tensor: tokens[None]"
         )
     if tokens.shape[1] == 0:
-        raise ValueError("the prompt is empty (n = 0); give at least one token to start from.")
+        raise ValueError("the prompt is empty (n = 0); give at least one token to start from")
     check_input(tokens[:, -model.max_len :], None, 0, model)
     if incremental is not None:
         check_switch("incremental", incremental)
@@ -165,8 +165,8 @@ def _check_steps(steps: int) -> int:
     steps = check_integer("steps", steps, at_least=0)
     if steps > MOST_STEPS:
         raise ValueError(
-            f"steps should be at most {MOST_STEPS:,}, got {steps}. For more tokens, call generate "
-            "again with what it returned."
+            f"steps should be at most {MOST_STEPS:,}, got {steps}; for more tokens, call generate "
+            "again with what it returned"
         )
     return steps
 
@@ -181,17 +181,17 @@ def _check_prefix(
     if prefix > tokens.shape[1]:
         raise ValueError(
             f"prefix={prefix} is more than the prompt's {tokens.shape[1]} tokens; what is written "
-            "after them sees the past alone."
+            "after them sees the past alone"
         )
     if model.kind != "language_model" or incremental:
         raise ValueError(
             "prefix is for a language_model without incremental=True: tokens that are read from "
-            "both sides are read again at every step."
+            "both sides are read again at every step"
         )
     if tokens.shape[1] + steps - 1 > model.max_len:
         raise ValueError(
             f"with a prefix the model reads all tokens, here up to {tokens.shape[1] + steps - 1}, "
-            f"more than its max_len={model.max_len}; take fewer steps."
+            f"more than its max_len={model.max_len}; take fewer steps"
         )
     return prefix
 
@@ -199,11 +199,11 @@ def _check_prefix(
 def _check_logits(logits: Tensor) -> None:
     check_tensor("logits", logits)
     if logits.is_meta:
-        raise ValueError("logits on the meta device hold no numbers, so no token can be drawn.")
+        raise ValueError("logits on the meta device hold no numbers, so no token can be drawn")
     if logits.ndim != 2 or logits.shape[1] == 0 or not logits.is_floating_point():
         raise ValueError(
-            "logits must be floating-point numbers of shape (b, vocab), one row per sequence; "
-            f"got {logits.dtype} of shape {tuple(logits.shape)}."
+            "logits should be floating-point numbers of shape (b, vocab), one row per sequence, "
+            f"got {logits.dtype} of shape {tuple(logits.shape)}"
         )
 
 
@@ -216,21 +216,21 @@ def _check_draws(
 ) -> int | None:
     """Refuse what cannot be drawn with; ``top_k`` as an ``int``."""
     if not 0 <= check_real("temperature", temperature) < float("inf"):
-        raise ValueError(f"temperature must be 0 (greedy) or more; got {temperature!r}.")
+        raise ValueError(f"temperature should be 0 (greedy) or more, got {temperature!r}")
     if generator is not None and not isinstance(generator, torch.Generator):
         raise TypeError(
-            f"generator must be a torch.Generator or None; got a {type(generator).__name__}."
+            f"generator should be a torch.Generator or None, got a {type(generator).__name__}"
         )
     if generator is not None and generator.device.type != device.type:
         raise ValueError(
             f"generator is on {generator.device} but the tokens are on {device}; "
-            f"make it with torch.Generator({str(device)!r})."
+            f"make it with torch.Generator({str(device)!r})"
         )
     if top_k is None:
         return None
     top_k = check_integer("top_k", top_k, at_least=1)
     if top_k > vocab:
         raise ValueError(
-            f"top_k should be at most {vocab}, the size of the vocabulary; got {top_k}"
+            f"top_k should be at most {vocab}, the size of the vocabulary, got {top_k}"
         )
     return top_k

@@ -80,16 +80,16 @@ class Memory(NamedTuple):
             raise ValueError(
                 "memory=model.encode(source) belongs to an encoder_decoder, and only to that; "
                 f"this model's kind is {model.kind!r} and memory is "
-                f"{'missing' if values is None else 'given'}."
+                f"{'missing' if values is None else 'given'}"
             )
         if values is None:
             if padding is not None:
-                raise ValueError("memory_padding needs the memory that it belongs to.")
+                raise ValueError("memory_padding needs the memory that it belongs to")
             return cls(structure=structure)
-        check_memory(values, tokens, model.dim)
+        check_memory(values, tokens, getattr(model, "memory_dim", model.dim))
         if padding is not None:
             check_padding("memory_padding", padding, values)
-        if structure is not None:
+        if structure is not None and visibility(structure) is None:
             padding = padding_of(structure, model, values, padding)
         return cls(values, padding, structure)
 
@@ -114,11 +114,11 @@ def visibility(structure: Any) -> Visibility | None:
 
 
 def check_visibility(given: Visibility, model: Any, tokens: Tensor) -> None:
-    """A ValueError unless it fits the tokens, and a model of one stack that answers at each."""
-    if model.kind not in ("language_model", "token_classifier"):
+    """A ValueError unless it fits the tokens, and a model that answers at each of them."""
+    if model.kind == "classifier":
         raise ValueError(
-            "which token sees which can be told to a language_model or a token_classifier; this "
-            f"model's kind is {model.kind!r}"
+            "which token sees which can be told to models that answer at each token; this model's "
+            f"kind is {model.kind!r}"
         )
     given.check_fits(tokens)
 
@@ -129,17 +129,17 @@ def check_input(tokens: Tensor, padding: Tensor | None, start: int, model: Reade
     _check_kind_of_number(tokens, model.features)
     n = tokens.shape[1]
     if n == 0:
-        raise ValueError("the sequence is empty (n = 0); give at least one position.")
+        raise ValueError("the sequence is empty (n = 0); give at least one position")
     if start + n > model.max_len:
         raise ValueError(
             f"the sequence has {start + n} positions, more than the model's "
-            f"max_len={model.max_len}. Shorten it, or build the model with a larger max_len."
+            f"max_len={model.max_len}; shorten it, or build the model with a larger max_len"
         )
     home = next(model.embedding.parameters()).device
     if tokens.device != home:
         raise ValueError(
             f"the input is on {tokens.device} but the model is on {home}; "
-            "move one of them with .to()."
+            "move one of them with .to()"
         )
     if padding is not None:
         check_padding("padding", padding, tokens)
@@ -150,12 +150,12 @@ def check_padding(name: str, padding: Tensor, tokens: Tensor) -> None:
     check_tensor(name, padding)
     if padding.device != tokens.device:
         raise ValueError(
-            f"{name} is on {padding.device} but the model is on {tokens.device}; move it."
+            f"{name} is on {padding.device} but the model is on {tokens.device}; move it"
         )
     if padding.dtype != torch.bool or padding.shape != tokens.shape[:2]:
         raise ValueError(
-            f"{name} must be bool of shape (b, n) = {tuple(tokens.shape[:2])}, True at real "
-            f"tokens; got {padding.dtype} of shape {tuple(padding.shape)}."
+            f"{name} should be bool of shape (b, n) = {tuple(tokens.shape[:2])}, True at real "
+            f"tokens, got {padding.dtype} of shape {tuple(padding.shape)}"
         )
 
 
@@ -163,13 +163,13 @@ def check_tensor(name: str, value: object) -> None:
     """An ordinary tensor: neither another type, nor sparse, nor nested."""
     if not isinstance(value, Tensor):
         raise TypeError(
-            f"{name} must be a tensor; got a {type(value).__name__}. torch.as_tensor makes one."
+            f"{name} should be a tensor, got a {type(value).__name__}. torch.as_tensor makes one"
         )
     if value.layout != torch.strided or value.is_nested:
         kind = "a nested tensor" if value.is_nested else f"a tensor of layout {value.layout}"
-        raise TypeError(f"{name} must be an ordinary dense tensor; got {kind}.")
+        raise TypeError(f"{name} should be an ordinary dense tensor, got {kind}")
     if is_stored(value.dtype):
-        raise TypeError(f"{name} is {value.dtype}, which only stores; give {name}.bfloat16().")
+        raise TypeError(f"{name} is {value.dtype}, which only stores; give {name}.bfloat16()")
 
 
 def check_memory(memory: Tensor, tokens: Tensor, dim: int) -> None:
@@ -177,8 +177,8 @@ def check_memory(memory: Tensor, tokens: Tensor, dim: int) -> None:
     check_tensor("memory", memory)
     if memory.ndim != 3 or memory.shape[0] != len(tokens) or memory.shape[2] != dim:
         raise ValueError(
-            f"memory must have shape (b, m, dim) = ({len(tokens)}, m, {dim}); "
-            f"got {tuple(memory.shape)}."
+            f"memory should have shape (b, m, dim) = ({len(tokens)}, m, {dim}), "
+            f"got {tuple(memory.shape)}"
         )
 
 
@@ -186,19 +186,19 @@ def _check_kind_of_number(tokens: Tensor, features: int | None) -> None:
     if features is not None:
         if tokens.ndim != 3 or tokens.shape[2] != features or not tokens.is_floating_point():
             raise ValueError(
-                f"the model reads float vectors of shape (b, n, features={features}); "
-                f"got {tokens.dtype} of shape {tuple(tokens.shape)}."
+                f"the model reads float vectors of shape (b, n, features={features}), "
+                f"got {tokens.dtype} of shape {tuple(tokens.shape)}"
             )
         return
     if tokens.is_floating_point() or tokens.is_complex() or tokens.dtype == torch.bool:
         raise ValueError(
-            f"tokens must be whole numbers (torch.long); got {tokens.dtype}. For float vectors "
-            "build the model with features=… instead of vocab."
+            f"tokens should be whole numbers (torch.long), got {tokens.dtype}; for float vectors "
+            "build the model with features=… instead of vocab"
         )
     if tokens.ndim != 2:
         raise ValueError(
-            f"tokens must have shape (b, n); got {tuple(tokens.shape)}. "
-            "For one sequence: tokens[None]."
+            f"tokens should have shape (b, n), got {tuple(tokens.shape)}; "
+            "for one sequence: tokens[None]"
         )
 
 

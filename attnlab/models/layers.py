@@ -93,8 +93,8 @@ class Block(nn.Module):
     ) -> Tensor:  # fmt: skip
         if self.cross is not None:
             given = {"context_padding": memory_padding}
-            if self.cross_takes_structure:
-                given = {"structure": structure}
+            if self.cross_takes_structure:  # a visibility is of the tokens, not of the source
+                given = {"structure": None if isinstance(structure, Visibility) else structure}
             x = self.cross_residual(x, partial(self.cross, context=memory, **given))
         out: Tensor = self.feed_forward_residual(x, self._feeding(padding))
         return out
@@ -203,10 +203,12 @@ class Stack(nn.Module):
     """Layers one after another, as ``depth`` says; then a last norm, unless the joins leave the
     stream normalised."""
 
-    def __init__(self, blocks: Sequence[Block], dim: int, depth: nn.Module | None = None) -> None:
+    def __init__(self, blocks: Sequence[Any], dim: int, depth: nn.Module | None = None) -> None:
         super().__init__()
         self.blocks = nn.ModuleList(blocks)
-        self.norm = _last_norm([block.sublayers()[-1][0] for block in blocks], dim)
+        parts = [block.sublayers() for block in blocks]  # a block that is none has ``normalised``
+        joins = [own[-1][0] if own else block for block, own in zip(blocks, parts, strict=True)]
+        self.norm = _last_norm(joins, dim)
         self.depth: Any = Plain() if depth is None else depth
         if getattr(self.depth, "takes_norm", False):
             self.depth.norm, self.norm = self.norm, nn.Identity()

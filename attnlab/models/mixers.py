@@ -61,7 +61,7 @@ def _per_layer(name: str, value: Any, layers: int) -> list[Any]:
         return [value] * layers
     if len(value) != layers:
         raise ValueError(
-            f"{name} given as a list needs one entry per layer: {layers}; got {len(value)}."
+            f"{name} given as a list needs one entry per layer: {layers}, got {len(value)}"
         )
     return list(value)
 
@@ -79,13 +79,13 @@ def _refuse_sharing(mechanisms: list[Any], kind: str) -> None:
     built = [id(m) for m in mechanisms if isinstance(m, nn.Module)]
     if len(set(built)) < len(built):
         raise ValueError(
-            "attention is one module for several layers, which would share its weights. Give a "
-            "list of one module per layer, or a function (dim, heads, causal) that builds one."
+            "attention is one module for several layers, which would share its weights; give a "
+            "list of one module per layer, or a function (dim, heads, causal) that builds one"
         )
     if built and kind == "encoder_decoder":
         raise ValueError(
             "an encoder_decoder builds attention for the encoder and again for the decoder, so a "
-            "finished module cannot serve. Give a function (dim, heads, causal) that builds one."
+            "finished module cannot serve; give a function (dim, heads, causal) that builds one"
         )
 
 
@@ -136,15 +136,15 @@ def _from_code(
     if own_options:
         raise ValueError(
             "attention_options go to the catalogue with a mechanism's name; a module or callable "
-            "already has its own."
+            "already has its own"
         )
     if isinstance(mechanism, nn.Module):
         _check_forward(mechanism)
         return mechanism
     if not callable(mechanism):
         raise TypeError(
-            "attention must be a catalogue name, a module or a function (dim, heads, causal) that "
-            f"builds one; got {mechanism!r}."
+            "attention should be a catalogue name, a module or a function (dim, heads, causal) "
+            f"that builds one, got {mechanism!r}"
         )
     return built(mechanism, options.dim, options.heads, causal=causal)
 
@@ -155,8 +155,8 @@ def built(function: Callable[..., object], dim: int, heads: int, *, causal: bool
     module = function(dim, heads, causal=causal)
     if not isinstance(module, nn.Module):
         raise TypeError(
-            "the function given as attention must return an nn.Module; "
-            f"got {type(module).__name__}."
+            "the function given as attention should return an nn.Module, "
+            f"got {type(module).__name__}"
         )
     _check_forward(module)
     return module
@@ -168,7 +168,7 @@ def _check_signature(function: Any, dim: int, heads: int, *, causal: bool) -> No
     except (TypeError, ValueError) as error:
         raise TypeError(
             "the function given as attention is called as function(dim, heads, causal=…), which "
-            f"{function!r} does not allow: {error}."
+            f"{function!r} does not allow: {error}"
         ) from error
 
 
@@ -179,5 +179,5 @@ def _check_forward(module: nn.Module) -> None:
     except (TypeError, ValueError) as error:
         raise TypeError(
             "a module given as attention is called as module(x, padding), which the forward of "
-            f"{type(module).__name__} does not allow: {error}."
+            f"{type(module).__name__} does not allow: {error}"
         ) from error

@@ -19,8 +19,10 @@ The teacher, IB-BERT, is the same with a wide inside (1,024), q, k and v all fro
 feed-forward layer and layer norms. Both streams are 512 wide, so maps of features and of attention
 can be compared without a projection (equations in section 3.4 of the paper).
 
-This is a model of its own, not a page that ``TinyTransformer`` takes by a name: a layer decides
-width, norm, projections and embedding together, and would ignore most of that model's options.
+``TinyTransformer(block="mobilebert")`` stacks these layers, and ``block="ib_bert"`` the teacher's,
+between an embedding and an output of its own; ``MobileBERT`` is the model of the paper, with the
+embedding of three tokens. A layer decides norm, projections and widths together, so the options of
+a ``TinyTransformer`` that would choose them are refused beside it.
 
 Common mistakes: values from the bottleneck; the order next, present, previous of the embedding
 turned round; counting the masked-LM output, whose 384 × V further numbers are in no printed count.
@@ -61,6 +63,7 @@ class MobileBERTOptions(Options):
         layer computes in, which values then read too ("bottleneck", MobileBERT-tiny), or the stream
         ("stream", IB-BERT).
     norm: "none" is NoNorm, "layer" a layer norm.
+    curve: "relu", or "gelu" as in the released configuration of the teacher.
     """
 
     dim: Size = 512
@@ -70,6 +73,7 @@ class MobileBERTOptions(Options):
     feeds: Size = 4
     reads: Literal["shared", "bottleneck", "stream"] = "shared"
     norm: Literal["none", "layer"] = "none"
+    curve: Literal["relu", "gelu"] = "relu"
 
     def check(self) -> None:
         if self.inside % self.heads:
@@ -81,7 +85,9 @@ class MobileBERTOptions(Options):
 
 MOBILE = MobileBERTOptions()
 TINY = MobileBERTOptions(feeds=2, reads="bottleneck")
-TEACHER = MobileBERTOptions(inside=1024, hidden=4096, feeds=1, reads="stream", norm="layer")
+TEACHER = MobileBERTOptions(
+    inside=1024, hidden=4096, feeds=1, reads="stream", norm="layer", curve="gelu"
+)
 """IB-BERT, of which MobileBERT learns."""
 
 
@@ -126,8 +132,9 @@ class Layer(nn.Module):
         x = zero_nonfinite_padding(x, padding)
         low = self.into_norm(self.into(x))
         y: Tensor = self.attention_norm(self.output(self._attended(x, low, padding)) + low)
+        curve = F.relu if self.sizes.curve == "relu" else F.gelu
         for expand, contract, norm in zip(self.expand, self.contract, self.feed_norms, strict=True):
-            y = norm(contract(F.relu(expand(y))) + y)
+            y = norm(contract(curve(expand(y))) + y)
         out: Tensor = self.out_norm(self.out(y) + x)
         return out
 

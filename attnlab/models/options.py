@@ -42,6 +42,8 @@ class Options:
     max_len: int = 256
     positions: str = "learned"
     position_options: Mapping[str, Any] | None = None
+    block: str = "layers"
+    block_options: Mapping[str, Any] | None = None
     feed: str = "mlp"
     feed_options: Mapping[str, Any] | None = None
     hidden: int | None = None
@@ -90,7 +92,7 @@ class Options:
                 value = check_real(option.name, value)
             object.__setattr__(self, option.name, value)
         if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout is a probability, 0 ≤ dropout < 1; got {self.dropout!r}.")
+            raise ValueError(f"dropout is a probability, 0 ≤ dropout < 1, got {self.dropout!r}")
 
     def _check_ends(self) -> None:
         """What goes in (tokens or vectors) and what comes out (tokens or classes)."""
@@ -98,27 +100,27 @@ class Options:
             if (self.vocab is None) == (self.features is None):
                 raise ValueError(
                     "a classifier reads either tokens (give vocab) or float vectors (give "
-                    f"features); got vocab={self.vocab!r} and features={self.features!r}."
+                    f"features), got vocab={self.vocab!r} and features={self.features!r}"
                 )
             if self.classes is None:
-                raise ValueError("a classifier needs the number of classes: give classes=….")
+                raise ValueError("a classifier needs the number of classes: give classes=…")
             return
         if self.vocab is None or self.features is not None:
             raise ValueError(
                 f"kind={self.kind!r} reads and predicts tokens, so it needs vocab and takes no "
-                f"features; got vocab={self.vocab!r} and features={self.features!r}."
+                f"features, got vocab={self.vocab!r} and features={self.features!r}"
             )
         if self.classes is not None:
             raise ValueError(
                 "classes is for kind='classifier' and 'token_classifier'; "
-                f"kind={self.kind!r} predicts tokens."
+                f"kind={self.kind!r} predicts tokens"
             )
 
     def _check_embedding(self) -> None:
         if self.embedding_rank is not None and self.vocab is None:
             raise ValueError(
                 "embedding_rank factorizes the table of tokens, and a model with features has "
-                "none; leave it out."
+                "none; leave it out"
             )
 
     def _check_size(self) -> None:
@@ -132,7 +134,7 @@ class Options:
                 f"these sizes ask for more than {MOST_PARAMETERS:,} parameters, too many for a "
                 f"small model: dim={self.dim}, layers={self.layers}, hidden={self.hidden_width}, "
                 f"max_len={self.max_len}, vocab={self.vocab}, features={self.features}, "
-                f"classes={self.classes}."
+                f"classes={self.classes}"
             )
 
     def _check_heads(self) -> None:
@@ -140,9 +142,9 @@ class Options:
             fits = [h for h in range(1, self.dim + 1) if self.dim % h == 0]
             near = min(fits, key=lambda h: abs(h - self.heads))
             raise ValueError(
-                "heads must divide dim, so that each head has the same width; "
-                f"dim={self.dim} does not split into heads={self.heads}. "
-                f"The nearest number that fits is heads={near}."
+                "heads should divide dim, so that each head has the same width; "
+                f"dim={self.dim} does not split into heads={self.heads}; "
+                f"the nearest number that fits is heads={near}"
             )
 
     def _check_attention_options(self) -> None:
@@ -150,7 +152,7 @@ class Options:
             if each is not None and not _are_keyword_arguments(each):
                 raise TypeError(
                     "attention_options are keyword arguments as a dict, such as "
-                    f'{{"form": "naive"}}, or a list of one dict (or None) per layer; got {each!r}.'
+                    f'{{"form": "naive"}}, or a list of one dict (or None) per layer, got {each!r}'
                 )
             _refuse_decided("attention_options", each, DECIDED_BY_THE_MODEL)
 
@@ -159,7 +161,7 @@ class Options:
             given = getattr(self, what)
             if given is not None and not _are_keyword_arguments(given):
                 raise TypeError(
-                    f"{what} are keyword arguments as a dict, such as {example}; got {given!r}."
+                    f"{what} are keyword arguments as a dict, such as {example}, got {given!r}"
                 )
         given = self.position_options
         decided = DECIDED_BY_THE_MODEL | {"max_len", "vocab", "output"}
@@ -168,11 +170,12 @@ class Options:
 
 _NAMED = {
     "position_options": '{"layout": "interleaved"}',
+    "block_options": '{"feeds": 2}',
     "feed_options": '{"chunks": 2}',
     "join_options": "{}",
     "depth_options": "{}",
 }
-"""The options that go to a page of the catalogue → an example of them."""
+"""The options that go to a page of the catalogue, or to a block → an example of them."""
 
 
 def changed(config: Mapping[str, Any]) -> str:
@@ -204,7 +207,7 @@ def check_real(name: str, value: object) -> float:
 
 def _refuse_decided(what: str, given: Mapping[str, Any] | None, decided: frozenset[str]) -> None:
     for name in decided.intersection(given or ()):
-        raise ValueError(f"{what} cannot set {name!r}: the model itself decides it.")
+        raise ValueError(f"{what} cannot set {name!r}: the model itself decides it")
 
 
 def _are_keyword_arguments(value: object) -> bool:

@@ -85,7 +85,7 @@ class TwoEncoders(nn.Module):
         if widths[0] is None or widths[0] != widths[1]:
             raise ValueError(
                 "both encoders should be classifiers with equally many classes, the width of their "
-                f"vectors; got classes={widths[0]} and classes={widths[1]}"
+                f"vectors, got classes={widths[0]} and classes={widths[1]}"
             )
         self.question, self.text = question, text
         self.output = nn.Linear(4 * widths[0], 2)

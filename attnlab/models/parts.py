@@ -20,9 +20,11 @@ from attnlab.mechanisms.positions.factorized import (
     FactorizedEmbedding,
     FactorizedOptions,
 )
+from attnlab.models import blocks
 from attnlab.models.layers import Block, Stack, embedding_std, united
 from attnlab.models.mixers import build_cross, build_mixers
 from attnlab.models.options import CLASSIFIERS, Options, as_list, check_switch
+from attnlab.models.positions import refuse_in_layers
 
 ROLES = ("feed", "join", "depth")
 NORMS = {"pre": "pre_norm", "post": "post_norm"}
@@ -67,6 +69,10 @@ def check(o: Options) -> None:
     """A ValueError for names that the catalogue does not know, or not in this role."""
     for role in ROLES:
         check_choice(role, getattr(o, role), catalog.with_role(role))
+    check_choice("block", o.block, blocks.BLOCKS)
+    blocks.check(o)
+    if o.block != "layers":
+        refuse_in_layers(o)
     built = any(isinstance(each, nn.Module) for each in as_list(o.attention))
     if built and hasattr(catalog.with_role("join")[o.join].build, "prepare"):
         raise ValueError(
@@ -78,20 +84,22 @@ def check(o: Options) -> None:
 def stack(o: Options, *, causal: bool) -> Stack:
     """The encoder, or with ``causal`` the decoder, which reads the source if there is one."""
     cross = causal and o.kind == "encoder_decoder"
-    way = depth(o)
+    way: Any = depth(o)
+    if o.block != "layers":
+        return Stack(blocks.stack_of(o, way, causal=causal), o.dim, way)
     place: dict[str, Any] = {}
     if o.kind == "encoder_decoder":
         place = {"side": "decoder" if causal else "encoder", "others": o.layers}
     sets = (way if isinstance(way, Way) else Way()).sets(o.layers)
     mixers = build_mixers(o, causal, sets.attention)
-    blocks: list[Block] = []
+    made: list[Block] = []
     for layer, (mixer, number) in enumerate(zip(mixers, sets.feed, strict=True)):
         earlier = sets.feed.index(number)
         crossing = build_cross(o) if cross else None
-        feeding = blocks[earlier].feed_forward if earlier < len(blocks) else feed(o, causal)
-        made = join(o, layer=layer, **place)
-        blocks.append(Block(mixer, cross=crossing, feed=feeding, join=made))
-    return Stack(united(blocks, sets), o.dim, way)
+        feeding = made[earlier].feed_forward if earlier < len(made) else feed(o, causal)
+        joining = join(o, layer=layer, **place)
+        made.append(Block(mixer, cross=crossing, feed=feeding, join=joining))
+    return Stack(united(made, sets), o.dim, way)
 
 
 def feed(o: Options, causal: bool) -> nn.Module:

@@ -8,8 +8,10 @@ from attnlab.models.tiny import TinyTransformer
 
 SWITCH = {16: 1100, 32: 2000, 64: 3800, 128: 7400, 256: 14_700}
 """Experts in each layer that has some → millions of parameters: Fedus, Zoph and Shazeer
-(arXiv:2101.03961), the table of sparse models that are distilled into T5-Base."""
+(JMLR 2022, arXiv:2101.03961), table 7, of sparse models that are distilled into T5-Base (223
+million). It lists sizes without numbers of experts; these are the powers of 2 that give them."""
 
+SOURCE = "arXiv:2101.03961, table 7"
 DIM, HIDDEN, LAYERS, VOCABULARY = 768, 3072, 12, 32_128
 
 
@@ -33,7 +35,7 @@ def switch_counts() -> list[Count]:
             for experts in SWITCH
         }
     return [
-        Count(f"Switch, {experts} experts", rest + LAYERS * sizes[experts], printed)
+        Count(f"Switch, {experts} experts", rest + LAYERS * sizes[experts], printed, SOURCE)
         for experts, printed in SWITCH.items()
     ]
 

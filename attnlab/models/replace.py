@@ -100,11 +100,11 @@ def _chosen(model: nn.Module, modules: Sequence[str] | None) -> list[Found]:
         named = {type(each).__name__ for each in model.modules()}
         near = ", ".join(sorted(name for name in named if "ttention" in name)) or "none"
         raise ValueError(
-            f"replace found no attention that it knows inside this {type(model).__name__}. It "
+            f"replace found no attention that it knows inside this {type(model).__name__}; it "
             f"knows {', '.join(READERS)}; the model's own modules of attention: {near}"
         )
     if isinstance(modules, str) or (modules is not None and not set(modules) <= set(there)):
-        raise ValueError(f"modules takes a list of addresses, of {list(there)}; got {modules!r}")
+        raise ValueError(f"modules takes a list of addresses, of {list(there)}, got {modules!r}")
     chosen = [there[name] for name in (there if modules is None else modules)]
     return list({id(found.module): found for found in reversed(chosen)}.values())[::-1]
 
@@ -248,7 +248,7 @@ class OfTorch(StandIn):
     ) -> tuple[Tensor, None]:  # fmt: skip
         del need_weights, average_attn_weights, is_causal  # a hint: the mask says it
         if query.dim() != 3:
-            raise ValueError(f"give a batch of sequences, (b, n, dim); got {tuple(query.shape)}")
+            raise ValueError(f"give a batch of sequences, (b, n, dim), got {tuple(query.shape)}")
         if key is not query or value is not query:
             raise ValueError(
                 "this layer attends to the sequence itself; name in `modules` the attention that "
@@ -330,7 +330,7 @@ class OfTransformers(StandIn):
         if type(entry).__name__ != "DynamicLayer" or read.shape[1] != past + x.shape[1]:
             raise ValueError(
                 f"this layer needs a cache that keeps every token, a DynamicCache; it was given a "
-                f"{type(entry).__name__}. Call generate with use_cache=False, or without "
+                f"{type(entry).__name__}; call generate with use_cache=False, or without "
                 "cache_implementation"
             )
         if not past:
@@ -338,7 +338,7 @@ class OfTransformers(StandIn):
         if not hasattr(self.layer, "step"):
             raise ValueError(
                 f"{type(self.layer).__name__} cannot go on from a cache: it has no `step`, and "
-                "what it gives may depend on how long the sequence is. Call generate with "
+                "what it gives may depend on how long the sequence is; call generate with "
                 "use_cache=False"
             )
         if self._padding(read, x.shape[1], mask) is not None:

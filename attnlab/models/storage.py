@@ -56,24 +56,24 @@ def _digest(metadata: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:
 def check_extra(extra: object) -> None:
     """``extra`` maps strings to strings that a file can hold, and leaves our own names alone."""
     if not isinstance(extra, Mapping):
-        raise TypeError(f"extra must be a dict of strings; got a {type(extra).__name__}.")
+        raise TypeError(f"extra should be a dict of strings, got a {type(extra).__name__}")
     for key, value in extra.items():
         if key in (CONFIG, DIGEST) or not isinstance(key, str) or not isinstance(value, str):
             raise ValueError(
-                f"extra holds strings under names other than {CONFIG!r} and {DIGEST!r}; got "
-                f"{key!r}: {type(value).__name__}. Turn other things into JSON first."
+                f"extra holds strings under names other than {CONFIG!r} and {DIGEST!r}, got "
+                f"{key!r}: {type(value).__name__}; turn other things into JSON first"
             )
         try:
             (key + value).encode()
         except UnicodeEncodeError as error:
             raise ValueError(
-                f"extra[{key!r}] holds half a surrogate pair, which no file can hold: remove it."
+                f"extra[{key!r}] holds half a surrogate pair, which no file can hold: remove it"
             ) from error
 
 
 def _as_path(path: object) -> Path:
     if not isinstance(path, str | os.PathLike):
-        raise TypeError(f"path must be the name of a file; got {path!r}.")
+        raise TypeError(f"path should be the name of a file, got {path!r}")
     return Path(path)
 
 
@@ -82,7 +82,7 @@ def _first_names(model: nn.Module) -> dict[str, Tensor]:
     first: dict[tuple[Any, ...], str] = {}
     state = model.state_dict(keep_vars=True)
     if any(tensor.is_meta for tensor in state.values()):
-        raise ValueError("the model is on the meta device and holds no numbers to save.")
+        raise ValueError("the model is on the meta device and holds no numbers to save")
     for name, tensor in state.items():
         first.setdefault(_identity(name, tensor), name)
     return {name: state[name].detach().cpu().contiguous().clone() for name in first.values()}
@@ -102,8 +102,7 @@ def _metadata(config: Mapping[str, Any], extra: Mapping[str, str]) -> dict[str, 
         return {CONFIG: json.dumps(dict(config)), **extra}
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(
-            "the model's config cannot be written as JSON, probably its attention_options: "
-            f"{error}."
+            f"the model's config cannot be written as JSON, probably its attention_options: {error}"
         ) from error
 
 
@@ -112,15 +111,15 @@ def read_config(path: str | Path) -> tuple[dict[str, Any], dict[str, str]]:
     metadata = _open(path, lambda file: file.metadata() or {})
     if CONFIG not in metadata:
         raise ValueError(
-            f"{path} holds weights but no config: TinyTransformer.save did not write it."
+            f"{path} holds weights but no config: TinyTransformer.save did not write it"
         )
     text, _ = metadata.pop(CONFIG), metadata.pop(DIGEST, None)
     try:
         config = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"the config inside {path} is not JSON: {error}.") from error
+        raise ValueError(f"the config inside {path} is not JSON: {error}") from error
     if not isinstance(config, dict):
-        raise ValueError(f"the config inside {path} is not a JSON object; got {text[:40]!r}.")
+        raise ValueError(f"the config inside {path} is not a JSON object, got {text[:40]!r}")
     return config, metadata
 
 
@@ -135,7 +134,7 @@ def load(make: Callable[..., Model], config: Mapping[str, Any], path: str | Path
     if isinstance(layers, int) and layers > max(len(shapes), MOST_LAYERS):  # which may be shared
         raise ValueError(
             f"the config inside {path} asks for {layers} layers, but the file holds only "
-            f"{len(shapes)} tensors: it is damaged."
+            f"{len(shapes)} tensors: it is damaged"
         )
     if _is_json(config):
         with torch.device("meta"):
@@ -153,7 +152,7 @@ def load_tensors(path: str | Path) -> dict[str, Tensor]:
     if written not in (None, _digest(metadata, tensors)):
         raise ValueError(
             f"{path} has been damaged or changed since it was written (its digest differs): load "
-            "another copy of it."
+            "another copy of it"
         )
     return tensors
 
@@ -170,7 +169,7 @@ def _rebuilt(make: Callable[..., Model], config: Mapping[str, Any], path: str | 
         return make(**config)
     except Exception as error:  # any option of any mechanism may be what is wrong
         raise ValueError(
-            f"the config inside {path} is not one that this version of attnlab builds: {error}."
+            f"the config inside {path} is not one that this version of attnlab builds: {error}"
         ) from error
 
 
@@ -189,13 +188,13 @@ def _open(path: str | Path, read: Callable[[Any], Any]) -> Any:
 
     path = _as_path(path)
     if not os.path.isfile(path):
-        raise FileNotFoundError(f"there is no file {path}.")
+        raise FileNotFoundError(f"there is no file {path}")
     try:
         with safe_open(str(path), framework="pt") as file:
             return read(file)
     except (SafetensorError, OSError) as error:
         raise ValueError(
-            f"{path} is not a readable safetensors file, perhaps cut short ({error})."
+            f"{path} is not a readable safetensors file, perhaps cut short ({error})"
         ) from error
 
 
@@ -222,7 +221,7 @@ def _check_fit(
     }
     sentences = [f"{fault} {_few(names)}" for fault, names in faults.items() if names]
     if sentences:
-        raise ValueError(f"{path} does not fit the model: it {'; it '.join(sentences)}.")
+        raise ValueError(f"{path} does not fit the model: it {'; it '.join(sentences)}")
 
 
 def _is_float(dtype: str) -> bool:

@@ -15,10 +15,13 @@ and no gradient from it.
 Common mistakes: to read the inherited scores as those of trained networks (they are meant to rank
 them); a sub-network's own layer norms (they too are the first entries of the shared ones).
 
+Each layer of a decoder may also choose how many of the last encoder layers it reads
+(``Space(source=(1, 2, 3))``, ``models.several_layers``). The search has a limit of cost: counted
+operations, or the latency that ``models.latency`` predicts.
+
 Wang, Wu, Liu, Cai, Zhu, Gan, Han. HAT: Hardware-Aware Transformers for Efficient Natural Language
-Processing. ACL 2020, arXiv:2005.14187, section 3. Departures: every layer of a decoder reads the
-last encoder layer, where HAT also chooses among the last three; costs are counted, not predicted
-latencies.
+Processing. ACL 2020, arXiv:2005.14187, section 3. Departures: an encoder and its decoder have the
+same sizes, where HAT chooses those of each; the heads of cross-attention are not chosen.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -38,6 +41,7 @@ from attnlab.mechanisms.dense.full import FullAttention
 from attnlab.models import parts
 from attnlab.models.layers import Stack
 from attnlab.models.options import Options
+from attnlab.models.several_layers import read_several
 from attnlab.models.tiny import TinyTransformer
 
 DECIDED = frozenset({"dim", "layers", "heads", "hidden", "attention", "attention_options"})
@@ -45,11 +49,16 @@ DECIDED = frozenset({"dim", "layers", "heads", "hidden", "attention", "attention
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of one sub-network; ``hidden`` and ``heads`` have a number for each layer."""
+    """The sizes of one sub-network; ``hidden`` and ``heads`` have a number for each layer, and so
+    has ``source``: how many of the last encoder layers the decoder layer reads, 1 if not given."""
 
     dim: int
     hidden: tuple[int, ...]
     heads: tuple[int, ...]
+    source: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "source", self.source or (1,) * len(self.hidden))
 
     @property
     def layers(self) -> int:
@@ -58,15 +67,19 @@ class Sizes:
 
 @dataclass(frozen=True, kw_only=True)
 class Space:
-    """The sizes that sub-networks can have: each a choice of these, in each layer anew."""
+    """The sizes that sub-networks can have: each a choice of these, in each layer anew.
+
+    source: of an encoder-decoder, how many of the last encoder layers a decoder layer may read.
+    """
 
     dim: tuple[int, ...]
     hidden: tuple[int, ...]
     heads: tuple[int, ...]
     layers: tuple[int, ...]
+    source: tuple[int, ...] = (1,)
 
     def __post_init__(self) -> None:
-        for name in ("dim", "hidden", "heads", "layers"):
+        for name in ("dim", "hidden", "heads", "layers", "source"):
             choices = getattr(self, name)
             if not isinstance(choices, tuple | list) or not choices:
                 raise ValueError(f"{name} should be the sizes to choose from, got {choices!r}")
@@ -79,6 +92,12 @@ class Space:
                     f"largest dim), got {heads}"
                 )
 
+        if max(self.source) > min(self.layers):
+            raise ValueError(
+                f"source should be at most {min(self.layers)}, the fewest layers of an encoder, "
+                f"got {max(self.source)}"
+            )
+
     @property
     def inner(self) -> int:
         """The width of queries, keys and values, that of the largest stream."""
@@ -87,17 +106,20 @@ class Space:
     @property
     def largest(self) -> Sizes:
         layers = max(self.layers)
-        return Sizes(max(self.dim), (max(self.hidden),) * layers, (max(self.heads),) * layers)
+        hidden, heads, source = (
+            (max(of),) * layers for of in (self.hidden, self.heads, self.source)
+        )
+        return Sizes(max(self.dim), hidden, heads, source)
 
     def __iter__(self) -> Iterator[Sizes]:
         """All of them."""
         for dim, layers in product(self.dim, self.layers):
-            for hidden in product(self.hidden, repeat=layers):
-                for heads in product(self.heads, repeat=layers):
-                    yield Sizes(dim, hidden, heads)
+            each = (product(of, repeat=layers) for of in (self.hidden, self.heads, self.source))
+            for hidden, heads, source in product(*each):
+                yield Sizes(dim, hidden, heads, source)
 
     def __len__(self) -> int:
-        in_a_layer = len(self.hidden) * len(self.heads)
+        in_a_layer = len(self.hidden) * len(self.heads) * len(self.source)
         return len(self.dim) * sum(in_a_layer**layers for layers in self.layers)
 
     def __contains__(self, sizes: object) -> bool:
@@ -105,19 +127,21 @@ class Space:
             isinstance(sizes, Sizes)
             and sizes.dim in self.dim
             and sizes.layers in self.layers
-            and len(sizes.heads) == sizes.layers
+            and len(sizes.heads) == len(sizes.source) == sizes.layers
             and {*sizes.hidden} <= {*self.hidden}
             and {*sizes.heads} <= {*self.heads}
+            and {*sizes.source} <= {*self.source}
         )
 
     def draw(self, random: Random) -> Sizes:
         """One at random: first the number of layers, then the sizes of each."""
         layers = random.choice(self.layers)
-        return Sizes(
-            random.choice(self.dim),
-            tuple(random.choice(self.hidden) for _ in range(layers)),
-            tuple(random.choice(self.heads) for _ in range(layers)),
-        )
+        dim = random.choice(self.dim)
+        hidden = tuple(random.choice(self.hidden) for _ in range(layers))
+        heads = tuple(random.choice(self.heads) for _ in range(layers))
+        if len(self.source) == 1:
+            return Sizes(dim, hidden, heads, self.source * layers)
+        return Sizes(dim, hidden, heads, tuple(random.choice(self.source) for _ in range(layers)))
 
 
 class Supernet(nn.Module):
@@ -186,6 +210,13 @@ def network(space: Space, sizes: Sizes, **options: Any) -> TinyTransformer:
     )  # fmt: skip
     for stack in (part for part in made.children() if isinstance(part, Stack)):
         _set_hidden(stack, sizes.hidden, made.config, causal=stack is made.decoder)
+    if max(space.source) > 1:
+        if made.kind != "encoder_decoder":
+            raise ValueError(
+                f"source={space.source} is how many encoder layers a decoder reads, and "
+                f"kind={made.kind!r} has no cross-attention; leave source out of the space"
+            )
+        read_several(made, sizes.source, max(space.source))
     return made
 
 
@@ -278,11 +309,13 @@ def mixed(one: Sizes, other: Sizes, share: float, random: Random) -> Sizes:
         return b if random.random() < share else a
 
     layers = choose(one.layers, other.layers)
-    hidden, heads = (
+    hidden, heads, source = (
         tuple(
             choose(a[i], b[i]) if i < min(len(a), len(b)) else max(a, b, key=len)[i]
             for i in range(layers)
         )
-        for a, b in ((one.hidden, other.hidden), (one.heads, other.heads))
-    )
-    return Sizes(choose(one.dim, other.dim), hidden, heads)
+        for a, b in (
+            (one.hidden, other.hidden), (one.heads, other.heads), (one.source, other.source),
+        )
+    )  # fmt: skip
+    return Sizes(choose(one.dim, other.dim), hidden, heads, source)

@@ -101,6 +101,9 @@ class TinyTransformer(nn.Module):
         the attention layers are shared by all layers of a stack, and need mechanisms that take them
         (``attnlab.goes_with``).
     position_options: more keyword arguments for the scheme, as {"layout": "interleaved"}.
+    block, block_options: "layers", put together of the parts that follow; or the block of a paper,
+        which decides attention, feed-forward layers and joins itself: "mobilebert", "ib_bert" or
+        "evolved" (``attnlab.models.blocks``).
     feed, join, depth: pages of ``attnlab.architecture`` by their names: the feed-forward layer
         ("mlp", "gated", "switch", …), how a sublayer joins the stream ("pre_norm", "post_norm",
         "deep_norm", …: where the norm stands), and the way through the layers ("plain",
@@ -161,7 +164,8 @@ class TinyTransformer(nn.Module):
         """Logits. ``padding`` and ``source_padding`` are True at real tokens; other tokens have no
         influence. A row without real tokens is classified from a vector of zeros. ``structure`` is
         that of the tokens that are encoded: the source, if there is one. A ``Visibility`` instead
-        says which token sees which, in the place of the masks of dense attention.
+        says which token sees which, in the place of the masks of dense attention; in an
+        encoder-decoder which of the tokens that are written, all of which see the source.
         """
         self.check_source(source, source_padding)
         if self.decoder is None:
@@ -170,9 +174,10 @@ class TinyTransformer(nn.Module):
             return self._scores(x if self.kind == "token_classifier" else _pooled(x, reading))
         if source is None:
             return self._scores(self.decode(tokens, padding, structure=structure))
-        read = Reading.of(self, source, source_padding, structure)
+        seen = inputs.visibility(structure)
+        read = Reading.of(self, source, source_padding, None if seen else structure)
         memory = Memory(self._encoded(read), read.padding, structure)
-        return self._scores(self._decoded(Reading.of(self, tokens, padding), memory))
+        return self._scores(self._decoded(Reading.of(self, tokens, padding, seen), memory))
 
     def encode(
         self,
@@ -182,7 +187,12 @@ class TinyTransformer(nn.Module):
     ) -> Float[Tensor, "b n dim"]:
         """The encoder's output at every position (``source`` of an encoder-decoder)."""
         if self.encoder is None:
-            raise ValueError(f"a model of kind={self.kind!r} has no encoder; call decode().")
+            raise ValueError(f"a model of kind={self.kind!r} has no encoder; call decode()")
+        if self.decoder is not None and inputs.visibility(structure) is not None:
+            raise ValueError(
+                "which token sees which is told to the decoder of an encoder_decoder: leave "
+                "structure out here, and give it to decode()"
+            )
         return self._encoded(Reading.of(self, tokens, padding, structure))
 
     def decode(
@@ -194,10 +204,10 @@ class TinyTransformer(nn.Module):
         structure: Any = None,
     ) -> Float[Tensor, "b n dim"]:
         """The decoder's output at every position; ``memory`` is ``encode(source)``, ``structure``
-        that of the source.
+        that of the source, or a ``Visibility`` of the tokens.
         """
         if self.decoder is None:
-            raise ValueError(f"a model of kind={self.kind!r} has no decoder; call encode().")
+            raise ValueError(f"a model of kind={self.kind!r} has no decoder; call encode()")
         reading = Reading.of(self, tokens, padding, inputs.visibility(structure))
         return self._decoded(
             reading, Memory.of(self, reading.tokens, memory, memory_padding, structure)
@@ -220,8 +230,8 @@ class TinyTransformer(nn.Module):
         inputs.check_tensor("x", x)
         if x.shape[-1:] != (self.dim,) or not x.is_floating_point():
             raise ValueError(
-                f"x must be float vectors of width dim={self.dim} in its last axis; "
-                f"got {x.dtype} of shape {tuple(x.shape)}."
+                f"x should be float vectors of width dim={self.dim} in its last axis, "
+                f"got {x.dtype} of shape {tuple(x.shape)}"
             )
         return self._scores(x)
 
@@ -280,10 +290,15 @@ class TinyTransformer(nn.Module):
         memory_padding: Tensor | None, structure: Any,
     ) -> tuple[Tensor, DecoderState]:  # fmt: skip
         """The decoder's output at t more tokens."""
+        if inputs.visibility(structure) is not None:
+            raise ValueError(
+                "which token sees which cannot be told to step(), where a token sees those before "
+                "it; call the model with all tokens"
+            )
         if self.decoder is None or not self.steps_incrementally:
             raise ValueError(
                 "step() needs a decoder whose every attention module has .step(x, state), and "
-                "experts without a capacity; generate(…) re-runs the prefix for others."
+                "experts without a capacity; generate(…) re-runs the prefix for others"
             )
         position, layers, begins = _checked_state(state, len(self.decoder.blocks))
         reading = Reading.of(self, tokens, start=position if begins is None else position - begins)
@@ -315,13 +330,13 @@ class TinyTransformer(nn.Module):
             if config.get("attention") is not None:
                 raise ValueError(
                     f"{path} names its attention, {config['attention']!r}; "
-                    "leave the argument attention out."
+                    "leave the argument attention out"
                 )
             config["attention"] = attention
         elif config.get("attention", "full") is None:
             raise ValueError(
                 f"{path} was saved from a model whose attention was a callable, which no file can "
-                "hold. Give it again: TinyTransformer.load(path, attention=…)."
+                "hold; give it again: TinyTransformer.load(path, attention=…)"
             )
         model = storage.load(cls, config, path)
         model.extra = extra
@@ -331,11 +346,11 @@ class TinyTransformer(nn.Module):
         """Refuse a missing source, and a source for a model without cross-attention."""
         if self.kind == "encoder_decoder" and source is None:
             raise ValueError(
-                "an encoder_decoder needs the tokens to read: call model(tokens, source=…)."
+                "an encoder_decoder needs the tokens to read: call model(tokens, source=…)"
             )
         if self.kind != "encoder_decoder" and not (source is None and source_padding is None):
             raise ValueError(
-                f"source is for kind='encoder_decoder'; a {self.kind} has no cross-attention."
+                f"source is for kind='encoder_decoder'; a {self.kind} has no cross-attention"
             )
 
     @property
@@ -379,7 +394,7 @@ def _pooled(x: Tensor, reading: Reading) -> Tensor:
 def check_model(model: object) -> None:
     """A TypeError unless ``model`` is a TinyTransformer, perhaps compiled."""
     if not isinstance(getattr(model, "_orig_mod", model), TinyTransformer):
-        raise TypeError(f"model must be a TinyTransformer; got a {type(model).__name__}.")
+        raise TypeError(f"model should be a TinyTransformer, got a {type(model).__name__}")
 
 
 def _checked_state(state: DecoderState | None, layers: int) -> DecoderState:
@@ -387,12 +402,12 @@ def _checked_state(state: DecoderState | None, layers: int) -> DecoderState:
         return DecoderState(0, [None] * layers)
     if not isinstance(state, DecoderState):
         raise TypeError(
-            "state must be what this model's own step() returned, or None at the start; "
-            f"got a {type(state).__name__}."
+            "state should be what this model's own step() returned, or None at the start, "
+            f"got a {type(state).__name__}"
         )
     if len(state.layers) != layers:
         raise ValueError(
             f"state holds {len(state.layers)} layers, but this model has {layers}: "
-            "give the state that this model's own step() returned."
+            "give the state that this model's own step() returned"
         )
     return state

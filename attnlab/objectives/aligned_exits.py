@@ -93,7 +93,7 @@ def naive(
 def fused(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None
 ) -> tuple[Tensor, int]:
-    """The same, by one call for all positions of all exits."""
+    """Computes the loss by one call for all positions of all exits."""
     answers = exits_of(model, batch)[0]
     return aligned_loss(answers, batch.targets), int((batch.targets != UNSCORED).sum())
 

@@ -25,12 +25,13 @@ class Asked:
     @classmethod
     def of(
         cls, batch: Batch, *, inputs: Tensor, targets: Tensor, padding: Tensor | None = None,
-        **kept: Tensor,
+        structure: Any = None, **kept: Tensor,
     ) -> Any:  # fmt: skip
-        """That batch with other inputs and targets, perhaps other padding, and what is kept."""
+        """That batch with other inputs and targets, perhaps other padding and another structure,
+        and what is kept."""
         padding = batch.padding if padding is None else padding
         source, source_padding = batch.source, batch.source_padding
-        structure = getattr(batch, "structure", None)
+        structure = getattr(batch, "structure", None) if structure is None else structure
         return cls(inputs, targets, padding, source, source_padding, structure, kept)
 
     def __len__(self) -> int:

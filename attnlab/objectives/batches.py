@@ -1,6 +1,7 @@
 """The batch that an objective takes, the answers of a model to it, and their cross-entropy."""
 
 import inspect
+import reprlib
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Protocol
@@ -8,6 +9,8 @@ from typing import Any, ClassVar, Literal, Protocol
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from attnlab.core.precision import upcast
 
 UNSCORED = -100
 """The target at a position that is not scored."""
@@ -25,6 +28,45 @@ class Batch(Protocol):
     def __len__(self) -> int: ...
     def __getitem__(self, rows: slice) -> "Batch": ...
     def to(self, device: Any) -> "Batch": ...
+
+
+def check_call(model: Any, batch: Any, generator: Any) -> None:
+    """TypeError or ValueError for what an objective cannot be called with."""
+    if not callable(model):
+        raise TypeError(
+            "an objective is called as objective(model, batch, generator), and as the model came "
+            + reprlib.repr(model)
+        )
+    if generator is not None and not isinstance(generator, torch.Generator):
+        raise TypeError(
+            "generator should be a torch.Generator, or None for PyTorch's own, got "
+            + reprlib.repr(generator)
+        )
+    for name in ("inputs", "targets"):
+        if not isinstance(given := getattr(batch, name, None), Tensor):
+            raise TypeError(
+                f"the batch should be one of a task, whose {name} are a tensor, got "
+                f"{reprlib.repr(batch if given is None else given)}"
+            )
+    inputs, targets, padding = batch.inputs, batch.targets, getattr(batch, "padding", None)
+    if inputs.dim() < 2 or targets.dim() < 1 or len(inputs) != len(targets):
+        raise ValueError(
+            "a batch has inputs (b, n) or (b, n, width) and a row of targets, or one, for each of "
+            f"the b, got inputs {tuple(inputs.shape)} and targets {tuple(targets.shape)}"
+        )
+    if not len(inputs):
+        raise ValueError("a batch without rows asks nothing; give it at least one")
+    if targets.is_floating_point() or targets.is_complex() or targets.dtype == torch.bool:
+        raise TypeError(f"targets are whole numbers, the answers' places, got {targets.dtype}")
+    if padding is None:
+        return
+    if not isinstance(padding, Tensor) or padding.dtype != torch.bool:
+        raise TypeError("padding should be a tensor of bools, True at real tokens")
+    if padding.shape != inputs.shape[:2]:
+        raise ValueError(
+            f"padding should be of shape {tuple(inputs.shape[:2])}, as the inputs, got "
+            f"{tuple(padding.shape)}"
+        )
 
 
 def logits_of(model: nn.Module, batch: Batch) -> Tensor:
@@ -60,28 +102,27 @@ def check_logits(logits: Any, batch: Batch) -> None:
     """TypeError or ValueError for what is no logits of these targets."""
     if not isinstance(logits, Tensor):
         raise TypeError(
-            f"The model must return logits, a tensor; it returned a {type(logits).__name__}. "
-            "Wrap it in a module whose forward returns the logits alone."
+            f"The model should return logits, a tensor; it returned a {type(logits).__name__}; "
+            "wrap it in a module whose forward returns the logits alone"
         )
     if logits.shape[:-1] != batch.targets.shape:
         raise ValueError(
-            f"For targets of shape {tuple(batch.targets.shape)} the model must return logits of "
-            f"shape {tuple(batch.targets.shape)} + (classes,); it returned {tuple(logits.shape)}. "
-            "Is the model of the task's kind?"
+            f"For targets of shape {tuple(batch.targets.shape)} the model should return logits of "
+            f"shape {tuple(batch.targets.shape)} + (classes,); it returned {tuple(logits.shape)}; "
+            "is the model of the task's kind?"
         )
 
 
 def summed_loss(logits: Tensor, targets: Tensor) -> Tensor:
     """Cross-entropy summed over the scored targets, in float32 or better."""
-    exact = logits if logits.dtype == torch.float64 else logits.float()
     return F.cross_entropy(
-        exact.flatten(0, -2), targets.flatten(), ignore_index=UNSCORED, reduction="sum"
+        upcast(logits).flatten(0, -2), targets.flatten(), ignore_index=UNSCORED, reduction="sum"
     )
 
 
 def one_by_one(logits: Tensor, targets: Tensor) -> tuple[Tensor, int]:
     """The sum of -log p(target) over the scored targets, one after the other, and their number."""
-    probabilities = logits.flatten(0, -2).softmax(-1)
+    probabilities = upcast(logits).flatten(0, -2).softmax(-1)
     losses = [
         -p[target].log()
         for p, target in zip(probabilities, targets.flatten().tolist(), strict=True)
@@ -113,6 +154,7 @@ class CrossEntropy(nn.Module):
         self, model: nn.Module, batch: Batch, generator: torch.Generator | None = None
     ) -> tuple[Tensor, int]:
         """The summed loss, and the number of scored targets."""
+        check_call(model, batch, generator)
         asked = self.prepare(batch, generator)
         loss = self.loss(self.answers(model, asked), asked)
         return loss, int((asked.targets != UNSCORED).sum())

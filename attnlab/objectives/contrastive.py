@@ -46,10 +46,11 @@ from torch.nn import functional as F
 from attnlab.core.card import Card, letters
 from attnlab.core.claims import Objective
 from attnlab.core.options import Options, Size
+from attnlab.core.precision import no_autocast, upcast
 from attnlab.core.probe import note
 from attnlab.objectives.asked import Asked
 from attnlab.objectives.batches import UNSCORED, Batch, CrossEntropy
-from attnlab.objectives.encodings import Pooling, check_encoder, encoded, texts_of
+from attnlab.objectives.encodings import Pooling, beside, check_encoder, encoded, texts_of
 from attnlab.objectives.hiding import check_tokens
 
 # ---- options
@@ -105,7 +106,7 @@ def vectorised(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None, *,
     objective: "Contrastive",
 ) -> tuple[Tensor, int]:  # fmt: skip
-    """The same, by one product of all with all."""
+    """Computes the loss by one product of all with all."""
     return objective(model, batch, generator)
 
 
@@ -153,7 +154,8 @@ class Contrastive(CrossEntropy):
         check_encoder("contrastive", model)
         if self.first is None:
             self.first, self.second = (
-                nn.Linear(model.dim, self.options.width, bias=False) for _ in range(2)
+                beside(nn.Linear(model.dim, self.options.width, bias=False), model)
+                for _ in range(2)
             )
 
     def after_step(self, model: nn.Module, step: int, steps: int) -> None:
@@ -188,9 +190,10 @@ class Contrastive(CrossEntropy):
         if self.first is None or self.second is None:
             raise ValueError("contrastive has no matrices yet: call objective.fitted(model) first")
         first, second = self.vectors(model, batch)
-        first, second = (F.normalize(x, dim=-1) for x in (self.first(first), self.second(second)))
+        both = upcast(self.first(first)), upcast(self.second(second))
+        first, second = (F.normalize(x, dim=-1) for x in both)  # by a length that may be 0
         note("similarities", lambda: first @ second.T)
-        return Pairs(first, second, self.log_scale.exp())
+        return Pairs(first, second, upcast(self.log_scale).exp())
 
     def loss(self, answers: Pairs, batch: Batch) -> Tensor:  # type: ignore[override]
         s = self._similarities(answers, batch)
@@ -202,9 +205,10 @@ class Contrastive(CrossEntropy):
         return (s.argmax(-1) == torch.arange(len(s), device=s.device)).sum() if len(s) else s.sum()
 
     def _similarities(self, answers: Pairs, batch: Batch) -> Float[Tensor, "r r"]:
-        """Of the pairs that are scored."""
+        """The similarities of all pairs that are scored."""
         scored = batch.targets != UNSCORED
-        return answers.scale * answers.first[scored] @ answers.second[scored].T
+        with no_autocast(scored.device):
+            return answers.scale * answers.first[scored] @ answers.second[scored].T
 
 
 # ---- card

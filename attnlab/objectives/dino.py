@@ -48,10 +48,11 @@ from attnlab.core.card import Card, letters
 from attnlab.core.claims import Objective
 from attnlab.core.modes import mode
 from attnlab.core.options import Count, Options, Size, check_share
+from attnlab.core.precision import no_autocast, upcast
 from attnlab.core.probe import note
 from attnlab.objectives.asked import Asked, kept
 from attnlab.objectives.batches import UNSCORED, Batch, CrossEntropy
-from attnlab.objectives.encodings import check_encoder, encoded
+from attnlab.objectives.encodings import beside, check_encoder, encoded
 from attnlab.objectives.hiding import lengths
 from attnlab.objectives.views import Head, drawn_pieces, pieces
 
@@ -102,11 +103,11 @@ def naive(
         pieces = [asked.inputs[row : row + 1, start : start + n] for start, n in places]
         for g in (0, 1):
             with torch.no_grad():
-                t = teacher(encoder.encode(pieces[g]).mean(1))
+                t = upcast(teacher(encoder.encode(pieces[g]).mean(1)))
             p = ((t - objective.centre) / o.teacher).softmax(-1)
             for v in range(len(pieces)):
                 if v != g:
-                    s = student(model.encode(pieces[v]).mean(1))  # type: ignore[operator]
+                    s = upcast(student(model.encode(pieces[v]).mean(1)))  # type: ignore[operator]
                     losses.append(-(p * (s / o.student).softmax(-1).log()).sum())
     return torch.stack(losses).sum(), len(losses) - 1
 
@@ -115,7 +116,7 @@ def vectorised(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None, *,
     objective: "Dino",
 ) -> tuple[Tensor, int]:  # fmt: skip
-    """The same, all pieces of a size at once."""
+    """Computes all pieces of a size at once."""
     return objective(model, batch, generator)
 
 
@@ -127,8 +128,9 @@ def distilled(
     options: DinoOptions,
 ) -> Float[Tensor, "b"]:  # fmt: skip
     """Σ over g and v ≠ g of the cross-entropy between teacher and student."""
-    p = ((teacher.detach() - centre) / options.teacher).softmax(-1)
-    losses = -p @ (student / options.student).log_softmax(-1).mT  # (b, g, v)
+    p = ((upcast(teacher.detach()) - centre) / options.teacher).softmax(-1)
+    with no_autocast(p.device):
+        losses = -p @ (upcast(student) / options.student).log_softmax(-1).mT  # (b, g, v)
     same = torch.eye(losses.shape[1], losses.shape[2], device=losses.device, dtype=torch.bool)
     return losses.masked_fill(same, 0).sum((1, 2))
 
@@ -164,7 +166,7 @@ class Dino(CrossEntropy):
     def fitted(self, model: Any) -> None:
         check_encoder("dino", model)
         if not self.parts:
-            head = Head(model.dim, self.options.hidden, self.options.outputs)
+            head = beside(Head(model.dim, self.options.hidden, self.options.outputs), model)
             teacher = nn.ModuleDict({"encoder": model, "teacher": head})
             self.parts.update(dict(copy.deepcopy(teacher).requires_grad_(False).items()))
             self.parts["student"] = head

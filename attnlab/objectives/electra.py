@@ -119,7 +119,7 @@ def vectorised(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None, *,
     objective: "Electra",
 ) -> tuple[Tensor, int]:  # fmt: skip
-    """The same, all places at once."""
+    """Computes all places at once."""
     return objective(model, batch, generator)
 
 

@@ -1,12 +1,14 @@
 """One vector for each text, by the encoder of a model; and rows that hold several texts."""
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from attnlab.objectives.batches import Batch
 from attnlab.objectives.hiding import real_tokens
+
+Part = TypeVar("Part", bound=nn.Module)
 
 Pooling = Literal["first", "mean"]
 """Which vector stands for a text: that of its first token, or the mean over its real ones."""
@@ -20,6 +22,12 @@ def check_encoder(name: str, model: nn.Module) -> None:
             "encode(tokens, padding) that gives (b, n, dim); take a TinyTransformer of "
             "kind='token_classifier' or 'classifier'"
         )
+
+
+def beside(part: Part, model: nn.Module) -> Part:
+    """A new part in the dtype of a model's weights, and on their device."""
+    like = next((p for p in model.parameters() if p.is_floating_point()), None)
+    return part if like is None else part.to(like)
 
 
 def encoded(

@@ -102,7 +102,7 @@ def fused(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None, *,
     vocab: Size, options: MaskedLMOptions = MaskedLMOptions(),
 ) -> tuple[Tensor, int]:  # fmt: skip
-    """The same, by one call for all positions."""
+    """Computes the loss by one call for all positions."""
     return MaskedLM(vocab, options)(model, batch, generator)
 
 

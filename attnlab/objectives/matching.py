@@ -92,7 +92,7 @@ def vectorised(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None, *,
     vocab: Size, options: MatchingOptions = MatchingOptions(),
 ) -> tuple[Tensor, int]:  # fmt: skip
-    """The same, all pairs at once."""
+    """Computes all pairs at once."""
     return Matching(vocab, options)(model, batch, generator)
 
 

@@ -55,7 +55,7 @@ def naive(
 def fused(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None
 ) -> tuple[Tensor, int]:
-    """The same, by one call for all positions."""
+    """Computes the loss by one call for all positions."""
     scored = int((batch.targets != UNSCORED).sum())
     return summed_loss(logits_of(model, batch), batch.targets), scored
 

@@ -90,7 +90,7 @@ def vectorised(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None, *,
     options: PrefixLMOptions = PrefixLMOptions(),
 ) -> tuple[Tensor, int]:  # fmt: skip
-    """The same, all rows at once."""
+    """Computes all rows at once."""
     return PrefixLM(options)(model, batch, generator)
 
 

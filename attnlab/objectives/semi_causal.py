@@ -57,7 +57,7 @@ class SemiCausalOptions(Options):
     def drawn(
         self, n: Int[Tensor, "b"], width: int, generator: torch.Generator | None
     ) -> Int[Tensor, "b n"]:
-        """Of each token the piece of text in which it stands: those of odd numbers are spans."""
+        """The piece of text in which each token stands: those of odd numbers are spans."""
         between = torch.arange(width + 1) <= n[:, None]  # before each token, or after the last
         scores = uniform(between.shape, generator)
         count = torch.randint(self.spans + 1, n.shape, generator=generator)
@@ -93,7 +93,7 @@ def vectorised(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None, *,
     options: SemiCausalOptions = SemiCausalOptions(),
 ) -> tuple[Tensor, int]:  # fmt: skip
-    """The same, all rows at once."""
+    """Computes all rows at once."""
     return SemiCausal(options)(model, batch, generator)
 
 

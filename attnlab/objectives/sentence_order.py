@@ -94,7 +94,7 @@ def vectorised(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None, *,
     vocab: Size, options: SentenceOrderOptions = SentenceOrderOptions(),
 ) -> tuple[Tensor, int]:  # fmt: skip
-    """The same, all rows at once."""
+    """Computes all rows at once."""
     return SentenceOrder(vocab, options)(model, batch, generator)
 
 

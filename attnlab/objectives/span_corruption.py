@@ -35,49 +35,26 @@ Learning with a Unified Text-to-Text Transformer. JMLR 2020, arXiv:1910.10683, s
 Barua, Constant, Al-Rfou, Narang, Kale, Roberts, Raffel. ByT5. TACL 2022, arXiv:2105.13626.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 from attnlab.core.card import Card, letters
 from attnlab.core.claims import Objective
-from attnlab.core.options import Options, Size, check_share
+from attnlab.core.options import Size
 from attnlab.core.probe import note
-from attnlab.objectives.batches import UNSCORED, Batch, CrossEntropy, logits_of, one_by_one
-from attnlab.objectives.hiding import check_tokens, lengths, lowest, real_tokens, uniform
+from attnlab.objectives.batches import Batch, CrossEntropy, logits_of, one_by_one
+from attnlab.objectives.hiding import check_tokens, lengths, real_tokens
+from attnlab.objectives.sources import from_source, padded
+from attnlab.objectives.spans import Ids, SpanOptions, corrupted, noise_places
 
 # ---- options
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpanCorruptionOptions(Options):
-    """How much is cut out.
-
-    rate: the share of the real tokens of each row.
-    span: the mean length of a span, in tokens.
-    sentinels: the most spans that a row can have.
-    """
-
-    rate: float = 0.15
-    span: Size = 3
-    sentinels: Size = 100
-
-    def check(self) -> None:
-        check_share("rate", self.rate)
-
-    def noise(self, n: Int[Tensor, "b"]) -> Int[Tensor, "b"]:
-        """How many of n tokens are cut out: at least 1, and one is kept; 0 of fewer than two."""
-        most = (n - 1).clamp(min=0)
-        return (n * self.rate).round().long().clamp(min=1).minimum(most)
-
-    def spans(self, noise: Int[Tensor, "b"], n: Int[Tensor, "b"]) -> Int[Tensor, "b"]:
-        """In how many spans, with kept text before each."""
-        wanted = (noise / self.span).round().long().clamp(min=1)
-        return wanted.minimum(noise).minimum(n - noise)
+class SpanCorruptionOptions(SpanOptions):
+    """How much is cut out, see ``attnlab.objectives.spans``."""
 
 
 # ---- forms
@@ -101,7 +78,7 @@ def naive(
             (target if cut[i] else source).append(int(tokens[i]))
         rows.append((source + [ids.end] * bool(gaps), target + [ids.end] * bool(gaps)))
     sources, targets = ([row[side] for row in rows] for side in (0, 1))
-    asked = from_source(batch, *_padded(sources), *_padded(targets), ids)
+    asked = from_source(batch, *padded(sources), *padded(targets), ids.start)
     return one_by_one(logits_of(model, asked), asked.targets)
 
 
@@ -109,75 +86,11 @@ def vectorised(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None, *,
     vocab: Size, options: SpanCorruptionOptions = SpanCorruptionOptions(),
 ) -> tuple[Tensor, int]:  # fmt: skip
-    """The same, all rows at once."""
+    """Computes all rows at once."""
     return SpanCorruption(vocab, options)(model, batch, generator)
 
 
 FORMS = {"naive": naive, "vectorised": vectorised}
-
-
-class Ids(NamedTuple):
-    """The tokens after those of the text."""
-
-    sentinel: int
-    end: int
-    start: int
-
-    @classmethod
-    def of(cls, vocab: int, options: SpanCorruptionOptions) -> "Ids":
-        return cls(vocab, vocab + options.sentinels, vocab + options.sentinels + 1)
-
-
-def noise_places(
-    real: Bool[Tensor, "b n"], options: SpanCorruptionOptions, generator: torch.Generator | None
-) -> Bool[Tensor, "b n"]:
-    """True at the tokens that are cut out, for real tokens at the beginning of each row."""
-    b, n = real.shape
-    length = real.sum(-1)
-    noise = options.noise(length)
-    spans = options.spans(noise, length)
-    if b and int(spans.amax()) > options.sentinels:
-        raise ValueError(
-            f"a row has {int(spans.amax())} spans, more than sentinels={options.sentinels}; take "
-            "more sentinels, or longer spans"
-        )
-    place = torch.arange(n)
-    of_noise = place[None] >= (length - noise)[:, None]  # slots: what is kept, then the noise
-    first = (place == 0) | (place[None] == (length - noise)[:, None])
-    scores = uniform(torch.Size((2, b, n)), generator)
-    cuts = torch.zeros(b, n, dtype=torch.bool)
-    for kind, inside in enumerate((~of_noise, of_noise & real)):
-        cuts |= lowest(scores[kind], inside & ~first & real, spans - 1)
-    segment = torch.where(of_noise, _since(cuts & of_noise), _since(cuts & ~of_noise))
-    slots = (2 * segment + of_noise).masked_fill(~real, 2 * n + 2).argsort(stable=True)
-    return of_noise.gather(1, slots) & real
-
-
-def _since(cuts: Bool[Tensor, "b n"]) -> Int[Tensor, "b n"]:
-    return cuts.long().cumsum(-1)
-
-
-def _padded(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-    """Rows of tokens with zeros at their ends, and where they have tokens."""
-    width = max(1, *map(len, rows)) if rows else 1
-    tokens = torch.tensor([[*row, *[0] * (width - len(row))] for row in rows]).reshape(-1, width)
-    return tokens, torch.arange(width) < torch.tensor([len(row) for row in rows])[:, None]
-
-
-def from_source(
-    batch: Batch, source: Tensor, source_real: Tensor, target: Tensor, real: Tensor, ids: Ids
-) -> Batch:
-    """The batch of an encoder-decoder, which reads at each place the target of the place before."""
-    before = target.roll(1, dims=1)
-    before[:, 0] = ids.start
-    return replace(
-        batch,  # type: ignore[type-var]
-        inputs=before.masked_fill(~real, 0),
-        targets=target.masked_fill(~real, UNSCORED),
-        padding=real,
-        source=source,
-        source_padding=source_real,
-    )
 
 
 # ---- module
@@ -213,35 +126,7 @@ class SpanCorruption(CrossEntropy):
         lengths(batch)
         tokens, real, ids = batch.inputs, real_tokens(batch), Ids.of(self.vocab, self.options)
         cut = note("hidden", noise_places(real, self.options, generator))
-        begins = cut & ~cut.roll(1, dims=1)  # the first token is never cut
-        sentinels = ids.sentinel + begins.long().cumsum(-1) - 1
-        any_cut = cut.any(-1, keepdim=True)
-        source = _packed(torch.where(begins, sentinels, tokens), (real & ~cut) | begins)
-        # Before each span its sentinel stands in the last place that was kept.
-        heads = begins.roll(-1, dims=1)
-        heads[:, -1:] = False
-        target = _packed(torch.where(heads, sentinels.roll(-1, dims=1), tokens), cut | heads)
-        return from_source(
-            batch, *_with_end(*source, any_cut, ids.end), *_with_end(*target, any_cut, ids.end), ids
-        )
-
-
-def _packed(tokens: Int[Tensor, "b n"], kept: Bool[Tensor, "b n"]) -> tuple[Tensor, Tensor]:
-    """The kept tokens of each row at its beginning, and where they are."""
-    width = max(1, int(kept.sum(-1).amax())) if len(kept) else 1
-    to = torch.where(kept, kept.long().cumsum(-1) - 1, width)
-    out = tokens.new_zeros(len(tokens), width + 1).scatter_(1, to, tokens)[:, :width]
-    return out, torch.arange(width) < kept.sum(-1, keepdim=True)
-
-
-def _with_end(tokens: Tensor, real: Tensor, rows: Tensor, end: int) -> tuple[Tensor, Tensor]:
-    """One more token at the end of those rows."""
-    tokens, real = (nn.functional.pad(x, (0, 1)) for x in (tokens, real))
-    last = (torch.arange(tokens.shape[1]) == real.sum(-1, keepdim=True)) & rows
-    tokens = tokens.masked_fill(~real, 0).masked_fill(last, end)
-    real = real | last
-    width = max(1, int(real.sum(-1).amax())) if len(real) else 1
-    return tokens[:, :width], real[:, :width]
+        return from_source(batch, *corrupted(tokens, real, cut, ids), ids.start)
 
 
 # ---- card

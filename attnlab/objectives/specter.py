@@ -40,6 +40,7 @@ from torch import Tensor, nn
 from attnlab.core.card import Card, letters
 from attnlab.core.claims import Objective
 from attnlab.core.options import Options
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.objectives.asked import Asked
 from attnlab.objectives.batches import UNSCORED, Batch, CrossEntropy
@@ -78,7 +79,8 @@ def naive(
     losses = [torch.zeros((), device=tokens.device)]
     for row, target in enumerate(asked.targets.tolist()):
         if target != UNSCORED:
-            q, p, n = encoded("specter", model, tokens[row], real[row], options.pooling)
+            vectors = encoded("specter", model, tokens[row], real[row], options.pooling)
+            q, p, n = upcast(vectors)
             apart = torch.linalg.vector_norm(q - p) - torch.linalg.vector_norm(q - n)
             losses.append((apart + options.margin).clamp(min=0))
     return sum(losses[1:], start=losses[0]), len(losses) - 1
@@ -88,7 +90,7 @@ def vectorised(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None, *,
     vocab: int, options: SpecterOptions = SpecterOptions(),
 ) -> tuple[Tensor, int]:  # fmt: skip
-    """The same, all rows at once."""
+    """Computes all rows at once."""
     return Specter(vocab, options)(model, batch, generator)
 
 
@@ -165,7 +167,7 @@ class Specter(CrossEntropy):
         vectors = encoded(
             "specter", model, tokens.flatten(0, 1), real.flatten(0, 1), self.options.pooling
         )
-        return triplet(*vectors.reshape(len(tokens), 3, -1).unbind(1))
+        return triplet(*upcast(vectors).reshape(len(tokens), 3, -1).unbind(1))
 
     def loss(self, answers: Distances, batch: Batch) -> Tensor:  # type: ignore[override]
         losses = (answers.cited - answers.other + self.options.margin).clamp(min=0)

@@ -39,16 +39,16 @@ class Prediction:
 
     def __post_init__(self) -> None:
         if len(self.choices) < 2:
-            raise ValueError(f"`choices` must hold at least two, got {len(self.choices)}")
+            raise ValueError(f"`choices` should hold at least two, got {len(self.choices)}")
         if len(set(self.choices)) < len(self.choices):
-            raise ValueError(f"`choices` must differ, got {list(self.choices)}")
+            raise ValueError(f"`choices` should differ, got {list(self.choices)}")
         if self.answer not in self.choices:
             raise ValueError(
-                f"`answer` must be one of the choices {list(self.choices)}, got {self.answer!r}"
+                f"`answer` should be one of the choices {list(self.choices)}, got {self.answer!r}"
             )
         for name in ("question", "why"):
             if not isinstance(getattr(self, name), str) or not getattr(self, name).strip():
-                raise ValueError(f"`{name}` must be a sentence, got {getattr(self, name)!r}")
+                raise ValueError(f"`{name}` should be a sentence, got {getattr(self, name)!r}")
 
 
 def prediction(key: str) -> Prediction:

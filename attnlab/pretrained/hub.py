@@ -28,7 +28,7 @@ def from_hub(kind: Any, name: str, **options: Any) -> Any:
     if not reachable():
         raise ConnectionError(
             f"{name} is not on this machine, and the Hugging Face hub cannot be reached; run this "
-            "cell again when you are online."
+            "cell again when you are online"
         )
     try:
         return kind.from_pretrained(name, **options)

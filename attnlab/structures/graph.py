@@ -151,7 +151,7 @@ class Graph:
         index = getattr(data, "edge_index", None)
         if not isinstance(index, Tensor) or index.ndim != 2 or len(index) != 2:
             raise TypeError(
-                "an object with edge_index (2, m), as a Data of PyTorch Geometric, is expected; "
+                "an object with edge_index (2, m), as a Data of PyTorch Geometric, is expected, "
                 f"got a {type(data).__name__}"
             )
         if getattr(data, "batch", None) is not None:

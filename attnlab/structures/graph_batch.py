@@ -133,7 +133,7 @@ class GraphBatch(Structure):
         """Graph ``row`` alone, its nodes numbered as they stand, padding left out."""
         own = self[row : row + 1] if row >= 0 else self[row : row + 1 or None]
         if len(own) != 1:
-            raise ValueError(f"there are {len(self)} graphs; got row {row}")
+            raise ValueError(f"there are {len(self)} graphs, got row {row}")
         number = own.padding[0].cumsum(0) - 1
         edges = number[torch.stack([own.sources, own.targets], 1)]
         return Graph(int(own.padding.sum()), edges, own.kinds, own.features)

@@ -67,7 +67,7 @@ def _children(item: Any, place: tuple[Any, ...]) -> list[Any]:
     """The children of what should be a node."""
     if not callable(getattr(item, "label", None)):
         raise TypeError(
-            f"{_path(place)} should be a tree of nltk{' or a string' if place else ''}; got "
+            f"{_path(place)} should be a tree of nltk{' or a string' if place else ''}, got "
             f"{item!r}"
         )
     if not isinstance(item.label(), str):

@@ -48,7 +48,7 @@ class Structure(ABC):
         """One vector for each sequence, from which a model classifies it."""
 
     def to(self, device: torch.device | str) -> Self:
-        """The same on another device."""
+        """A copy on another device."""
         own: Any = self
         return type(self)(*(getattr(self, each.name).to(device) for each in fields(own)))
 

@@ -39,7 +39,7 @@ class TextPairs(Structure):
         read = [check_integer("the length of a text", count, at_least=1) for count in texts]
         if len(asked) != len(read) or not asked:
             raise ValueError(
-                "a batch has at least one question, and a text for each; got "
+                "a batch has at least one question, and a text for each, got "
                 f"{len(asked)} questions and {len(read)} texts"
             )
         longest = max(map(sum, zip(asked, read, strict=True)))

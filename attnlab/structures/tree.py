@@ -166,7 +166,7 @@ class Tree:
         return cls.of(nested_of_nltk(tree))
 
     def to_nltk(self) -> Any:
-        """The same as an ``nltk.Tree``, the inverse of ``from_nltk``; needs nltk."""
+        """The tree as an ``nltk.Tree``, the inverse of ``from_nltk``; needs nltk."""
         return nltk_of_nested(self.nested())
 
 
@@ -186,7 +186,7 @@ def _check_nested(item: Any) -> None:
     if not isinstance(item, Sequence):
         raise TypeError(f"a tree is a string or a list of a label and children, got {item!r}")
     if not item or not isinstance(item[0], str):
-        raise ValueError(f"a list that is a tree begins with its label, a string; got {item!r}")
+        raise ValueError(f"a list that is a tree begins with its label, a string, got {item!r}")
     if len(item) == 1:
         raise ValueError(
             f"the node {item[0]!r} has no children; write a leaf as a string: {item[0]!r}"

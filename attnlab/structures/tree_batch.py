@@ -263,7 +263,7 @@ def _check_parents(parents: Tensor, padding: Tensor) -> None:
     if wrong.any():
         row, token = wrong.nonzero()[0].tolist()
         raise ValueError(
-            f"a parent is a place in the sequence, 0 … {n - 1}, or -1; got "
+            f"a parent is a place in the sequence, 0 … {n - 1}, or -1, got "
             f"{parents[row, token]} at token {token} of row {row}"
         )
     unreal = padding & (parents != NONE) & ~padding.gather(1, parents.clamp(min=0))

@@ -63,7 +63,9 @@ class Batch:
             if name == "structure":
                 continue
             if not isinstance(part, Tensor) and (part is not None or name in ("inputs", "targets")):
-                raise TypeError(f"{name} of a batch must be a tensor; got a {type(part).__name__}.")
+                raise TypeError(
+                    f"{name} of a batch should be a tensor, got a {type(part).__name__}"
+                )
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -71,11 +73,11 @@ class Batch:
     def __getitem__(self, rows: slice) -> "Batch":
         if not isinstance(rows, slice) or not _whole_slice(rows):
             raise TypeError(
-                f"A batch is cut with a slice of whole numbers, for example batch[0:8]; got "
-                f"batch[{rows!r}]. For a single row write batch[3:4]."
+                f"A batch is cut with a slice of whole numbers, for example batch[0:8], got "
+                f"batch[{rows!r}]; for a single row write batch[3:4]"
             )
         if rows.step is not None and rows.step < 1:
-            raise ValueError(f"A batch is cut forwards; got a step of {rows.step}.")
+            raise ValueError(f"A batch is cut forwards, got a step of {rows.step}")
         return self._each(lambda part: part[rows])
 
     def to(self, device: torch.device | str) -> "Batch":
@@ -84,7 +86,7 @@ class Batch:
             device = torch.device(device)
         except (RuntimeError, TypeError) as error:
             raise ValueError(
-                f"device must name one, for example 'cpu' or 'cuda'; got {device!r}."
+                f"device should name one, for example 'cpu' or 'cuda', got {device!r}"
             ) from error
         return self._each(lambda part: part.to(device))
 
@@ -165,7 +167,7 @@ class Task(ABC):
         if size * self.length > MOST_POSITIONS:
             raise ValueError(
                 f"A batch has at most {MOST_POSITIONS:,} positions in all; size={size} rows of "
-                f"{self.length} are more. Draw several smaller batches with different seeds."
+                f"{self.length} are more; draw several smaller batches with different seeds"
             )
         return size, np.random.default_rng([SPLITS.index(split), seed])
 

@@ -75,7 +75,7 @@ class Agreement(TreeTask):
             if getattr(self, name) > largest:
                 raise ValueError(f"{name} should be at most {largest:,}, got {getattr(self, name)}")
         if self.fewest > self.most:
-            raise ValueError(f"fewest should be at most {self.most}, as most is; got {self.fewest}")
+            raise ValueError(f"fewest should be at most {self.most}, as most is, got {self.fewest}")
         least = {"depth": _least_depth(self.most), "words": 5 * self.most + 10}
         for name, needed in least.items():
             if getattr(self, name) < needed:

@@ -54,7 +54,7 @@ class Denoising(Task):
         check_choice("coding", self.coding, CODINGS)
         if self.marked > MOST_MARKED:
             raise ValueError(
-                f"marked should be at most {MOST_MARKED}, for each number doubles the classes; "
+                f"marked should be at most {MOST_MARKED}, for each number doubles the classes, "
                 f"got {self.marked}"
             )
         if self._places < self.marked:

@@ -54,19 +54,19 @@ class Digits(Task):
         if self.unit == "patches" and self.kind == "language_model":
             raise ValueError(
                 "Patches are vectors, and a language model predicts tokens: use unit='pixels' with "
-                "kind='language_model', or kind='classifier'."
+                "kind='language_model', or kind='classifier'"
             )
         if self.unit == "pixels" and self.patch is not None:
             raise ValueError(
                 f"patch={self.patch!r} has no effect with unit='pixels': leave it out, or ask for "
-                "unit='patches'."
+                "unit='patches'"
             )
         if self.unit == "patches" and self.patch is None:
             object.__setattr__(self, "patch", 2)  # the default; the class is frozen
         if self.unit == "patches":
             self._check_sizes(patch=1)
             if self._patch not in (1, 2, 4):
-                raise ValueError(f"patch must divide {SIDE}: 1, 2 or 4; got {self.patch}.")
+                raise ValueError(f"patch should divide {SIDE}: 1, 2 or 4, got {self.patch}")
 
     @property
     def vocab(self) -> int | None:
@@ -169,7 +169,7 @@ def _load() -> tuple[np.ndarray, np.ndarray]:
         from sklearn.datasets import load_digits
     except ImportError as error:
         raise ImportError(
-            "The digits come with scikit-learn, which is not installed: pip install scikit-learn."
+            "The digits come with scikit-learn, which is not installed: pip install scikit-learn"
         ) from error
     digits = load_digits()
     return digits.images.astype(np.int64), digits.target.astype(np.int64)

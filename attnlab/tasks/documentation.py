@@ -70,13 +70,13 @@ class Documentation(Task):
         self._check_sizes(length=2)
         if not isinstance(self.vocabulary, str):
             raise TypeError(
-                "vocabulary is the JSON text of another task's .vocabulary; "
-                f"got a {type(self.vocabulary).__name__}."
+                "vocabulary is the JSON text of another task's .vocabulary, "
+                f"got a {type(self.vocabulary).__name__}"
             )
         if self.unit == "bytes" and self.bpe_size is not None:
             raise ValueError(
                 f"bpe_size={self.bpe_size!r} has no effect with unit='bytes', which always has 256 "
-                "tokens: leave it out, or ask for unit='bpe'."
+                "tokens: leave it out, or ask for unit='bpe'"
             )
         # The class is frozen, so defaults that depend on other options are set this way.
         if self.unit == "bpe" and self.bpe_size is None:
@@ -97,8 +97,8 @@ class Documentation(Task):
         """The task over this Python's text with the JSON of another task's `.vocabulary`."""
         if not isinstance(vocabulary, str):
             raise TypeError(
-                "from_vocabulary takes the JSON text of `task.vocabulary`; "
-                f"got a {type(vocabulary).__name__}."
+                "from_vocabulary takes the JSON text of `task.vocabulary`, "
+                f"got a {type(vocabulary).__name__}"
             )
         return cls(_read_vocabulary(vocabulary)["unit"], length, vocabulary=vocabulary)
 
@@ -112,10 +112,10 @@ class Documentation(Task):
         Raises ValueError for an empty text, and for half a surrogate pair, which no UTF-8 can hold.
         """
         if not isinstance(text, str):
-            raise TypeError(f"encode takes a str; got {text!r}, a {type(text).__name__}.")
+            raise TypeError(f"encode takes a str, got {text!r}, a {type(text).__name__}")
         if not text:
             raise ValueError(
-                "The text is empty, so there is no token to start from: give it a character."
+                "The text is empty, so there is no token to start from: give it a character"
             )
         return torch.tensor(_encode(self.vocabulary, text))
 
@@ -135,7 +135,7 @@ class Documentation(Task):
         numbers = token_numbers(ids)
         for token in numbers:
             if not 0 <= token < len(pieces):
-                raise ValueError(f"Tokens are numbers from 0 to {len(pieces) - 1}; got {token}.")
+                raise ValueError(f"Tokens are numbers from 0 to {len(pieces) - 1}, got {token}")
         return [pieces[token] for token in numbers]
 
     def _draw(self, split: str, size: int, generator: np.random.Generator) -> Batch:
@@ -159,15 +159,15 @@ class Documentation(Task):
         if carried["unit"] != self.unit or carried["size"] != self.vocab:
             raise ValueError(
                 f"The vocabulary holds {carried['size']} tokens of {carried['unit']!r}, but the "
-                f"options ask for {self.vocab} of {self.unit!r}: use Documentation.from_vocabulary."
+                f"options ask for {self.vocab} of {self.unit!r}: use Documentation.from_vocabulary"
             )
 
     def _check_length(self) -> None:
         most = len(_tokens_of_split(self.vocabulary, "validation")) - 1
         if self.length > most:
             raise ValueError(
-                f"length must be at most {most}, as the validation text of this Python has "
-                f"{most + 1} {self.unit}; got {self.length}."
+                f"length should be at most {most}, as the validation text of this Python has "
+                f"{most + 1} {self.unit}, got {self.length}"
             )
 
 
@@ -217,7 +217,7 @@ def _topics() -> dict[str, str]:
     except ImportError as error:
         raise ImportError(
             "This Python came without pydoc_data, the documentation behind help(): some slimmed "
-            "distributions drop it. Use a Python from python.org, Debian or conda."
+            "distributions drop it; use a Python from python.org, Debian or conda"
         ) from error
     return dict(sorted(topics.items()))
 
@@ -240,8 +240,8 @@ def _trained_bpe(size: int) -> str:
     tokenizer.train_from_iterator(topics_by_split()["train"].values(), trainer)
     if tokenizer.get_vocab_size() != size:
         raise ValueError(
-            f"bpe_size must be at most {tokenizer.get_vocab_size()}, all that the training text of "
-            f"this Python can be merged into; got {size}."
+            f"bpe_size should be at most {tokenizer.get_vocab_size()}, all that the training text "
+            f"of this Python can be merged into, got {size}"
         )
     return json.dumps({"unit": "bpe", "size": size, "tokenizer": json.loads(tokenizer.to_str())})
 
@@ -285,7 +285,7 @@ def _encode(vocabulary: str, text: str) -> list[int]:
     except UnicodeEncodeError as error:
         raise ValueError(
             f"Character {error.start} of the text is half a surrogate pair "
-            f"({text[error.start]!r}), which UTF-8 cannot hold: remove it."
+            f"({text[error.start]!r}), which UTF-8 cannot hold: remove it"
         ) from error
     if _read_vocabulary(vocabulary)["unit"] == "bytes":
         return list(raw)

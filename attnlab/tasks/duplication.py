@@ -29,7 +29,7 @@ class Duplication(Copying):
         super().__post_init__()
         if self.kind != "language_model":
             raise ValueError(
-                f"duplication is for kind='language_model', one sequence 0 w 0 w; got {self.kind!r}"
+                f"duplication is for kind='language_model', one sequence 0 w 0 w, got {self.kind!r}"
             )
 
     @property

@@ -45,17 +45,17 @@ class Gist(Task):
         self._check_sizes(length=16, stretch=3, questions=2, words=1)
         if self.stretch % 2 == 0:
             raise ValueError(
-                f"stretch should be odd, so that one symbol is in the majority; got {self.stretch}."
+                f"stretch should be odd, so that one symbol is in the majority, got {self.stretch}"
             )
         if self.questions > self.stretch + 1:
             raise ValueError(
-                "No place is asked for twice, so questions must be at most stretch + 1; "
-                f"got questions={self.questions} and stretch={self.stretch}."
+                "No place is asked for twice, so questions should be at most stretch + 1, "
+                f"got questions={self.questions} and stretch={self.stretch}"
             )
         if self.gap < 0:
             raise ValueError(
                 f"A start, {self.stretch} symbols and {self.questions} questions do not fit into "
-                f"length={self.length}."
+                f"length={self.length}"
             )
         enough_contents(repeat(2, self.stretch), f"stretch={self.stretch}")
 

@@ -243,7 +243,7 @@ def _read_rule(line: str) -> tuple[float, list[list[str]]]:
     if not 0 <= share <= 1 or not children:
         raise ValueError(
             f"a rule is a symbol, a probability and what the symbol becomes, for example "
-            f"'S 1 NP[n] VP[n]'; got {line.strip()!r}"
+            f"'S 1 NP[n] VP[n]', got {line.strip()!r}"
         )
     numbered = list(_numbered([parent, *children]))
     return share * len(list(_numbered([parent]))) / len(numbered), numbered

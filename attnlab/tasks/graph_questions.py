@@ -69,7 +69,7 @@ class GraphQuestions(Task):
         if self.most > largest:
             raise ValueError(
                 f"most should be at most {largest} with fewest={self.fewest}, so that the smallest "
-                f"graph has room; got {self.most}"
+                f"graph has room, got {self.most}"
             )
 
     @property

@@ -51,8 +51,8 @@ class Induction(Task):
         if self.symbols < self._longest:
             raise ValueError(
                 "The repeated run has up to length // 2 symbols, all different, so "
-                f"length={self.length} needs symbols of at least {self._longest}; "
-                f"got symbols={self.symbols}."
+                f"length={self.length} needs symbols of at least {self._longest}, "
+                f"got symbols={self.symbols}"
             )
         options = f"length={self.length} and symbols={self.symbols}"
         enough_contents(range(self.symbols, self.symbols - self._shortest, -1), options)

@@ -77,7 +77,7 @@ class LinkedPages(Task):
         if not fewest <= self.pages <= most:
             raise ValueError(
                 f"with hops={self.hops} a row has {fewest} to {most} pages, which are two paths of "
-                f"links, or all pages of the documentation; got pages={self.pages}"
+                f"links, or all pages of the documentation, got pages={self.pages}"
             )
 
     @property

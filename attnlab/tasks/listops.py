@@ -74,7 +74,7 @@ class ListOps(TreeTask):
             check_choice("operator", operator, OPERATORS)
         if not self.operators or len(set(self.operators)) < len(self.operators):
             raise ValueError(
-                f"operators should name one operator or more, each once; got {self.operators!r}"
+                f"operators should name one operator or more, each once, got {self.operators!r}"
             )
 
     @property

@@ -83,8 +83,8 @@ class Logic(TreeTask):
         self._check_sizes(shallowest=1, deepest=1, leaves=4, variables=2)
         if self.variables > len(VARIABLES):
             raise ValueError(
-                f"variables should be at most {len(VARIABLES)}, so that truth tables stay small; "
-                f"got {self.variables}."
+                f"variables should be at most {len(VARIABLES)}, so that truth tables stay small, "
+                f"got {self.variables}"
             )
         check_depths(self.shallowest, self.deepest, self.leaves - 1, f"leaves={self.leaves}")
 

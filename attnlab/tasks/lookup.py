@@ -43,12 +43,12 @@ class Lookup(Task):
         if self.pairs > self.keys:
             raise ValueError(
                 f"One position in four is a pair and the keys are all different, so "
-                f"length={self.length} needs keys of at least {self.pairs}; got keys={self.keys}."
+                f"length={self.length} needs keys of at least {self.pairs}, got keys={self.keys}"
             )
         if self.questions > self.length // 2:
             raise ValueError(
-                "At most half of the positions are questions, so questions must be at most "
-                f"{self.length // 2} with length={self.length}; got questions={self.questions}."
+                "At most half of the positions are questions, so questions should be at most "
+                f"{self.length // 2} with length={self.length}, got questions={self.questions}"
             )
 
     @property

@@ -50,7 +50,7 @@ class NumberWords(Task):
         self._check_sizes(digits=3)
         if self.digits > LONGEST:
             raise ValueError(
-                f"digits should be 3 or 4, got {self.digits}: larger names are unknown."
+                f"digits should be 3 or 4, got {self.digits}: larger names are unknown"
             )
 
     @property
@@ -82,7 +82,7 @@ class NumberWords(Task):
         known = [check_integer("a number", each, at_least=0) for each in numbers]
         if not known or max(known) >= 10**self.digits:
             raise ValueError(
-                f"numbers should be one or more from 0 to {10**self.digits - 1}, got {known}."
+                f"numbers should be one or more from 0 to {10**self.digits - 1}, got {known}"
             )
         return self._batch(self._written(np.array(known)))
 
@@ -142,7 +142,7 @@ def words(number: int) -> list[str]:
     """
     number = check_integer("number", number, at_least=0)
     if number >= 10**LONGEST:
-        raise ValueError(f"number should be at most 9,999, got {number}.")
+        raise ValueError(f"number should be at most 9,999, got {number}")
     thousands, below = divmod(number, 1000)
     hundreds, rest = divmod(below, 100)
     said = [_BELOW_TWENTY[thousands], "thousand"] if thousands else []

@@ -81,7 +81,7 @@ class PythonTypes(TreeTask):
         if self.leaves > MOST_LEAVES:
             raise ValueError(
                 f"leaves should be at most {MOST_LEAVES}, the most of any expression that comes "
-                f"with attnlab; got {self.leaves}."
+                f"with attnlab, got {self.leaves}"
             )
         check_depths(self.shallowest, self.deepest, self.leaves, f"leaves={self.leaves}")
         for split in SPLITS:
@@ -93,7 +93,7 @@ class PythonTypes(TreeTask):
                 raise ValueError(
                     f"no expression of the {split} split has the type {type_}, at most "
                     f"{self.leaves} leaves and a depth from {self.shallowest} to {self.deepest}: "
-                    "allow more depths or more leaves."
+                    "allow more depths or more leaves"
                 )
 
     @property

@@ -51,12 +51,12 @@ class Recall(Task):
         if self.pairs > self.keys:
             raise ValueError(
                 f"The keys of a list are all different, so pairs={self.pairs} needs keys of at "
-                f"least {self.pairs}; got keys={self.keys}."
+                f"least {self.pairs}, got keys={self.keys}"
             )
         if self.queries > self.pairs:
             raise ValueError(
-                "Each key is asked for at most once, so queries must be at most pairs; "
-                f"got queries={self.queries} and pairs={self.pairs}."
+                "Each key is asked for at most once, so queries should be at most pairs, "
+                f"got queries={self.queries} and pairs={self.pairs}"
             )
         options = f"pairs={self.pairs}, keys={self.keys} and values={self.values}"
         keys = range(self.keys, self.keys - self.pairs, -1)

@@ -58,7 +58,7 @@ class SelectiveCopying(Task):
         if self.items > self.places:
             raise ValueError(
                 f"The items need a place each, so items={self.items} needs places of at least "
-                f"{self.items}; got places={self.places}."
+                f"{self.items}, got places={self.places}"
             )
         options = f"items={self.items} and symbols={self.symbols}"
         enough_contents(repeat(self.symbols, self.items), options)

@@ -54,7 +54,7 @@ def enough_contents(choices: Iterable[int], options: str) -> None:
             return
     raise ValueError(
         f"With {options} there are only {count} different sequences, too few for training and "
-        f"validation to share none: at least {_FEWEST_CONTENTS} are needed; make them larger."
+        f"validation to share none: at least {_FEWEST_CONTENTS} are needed; make them larger"
     )
 
 
@@ -88,7 +88,7 @@ def display_names(ids: Tensor | Sequence[int], names: Sequence[str]) -> list[str
     numbers = token_numbers(ids)
     for token in numbers:
         if token != UNSCORED and not 0 <= token < len(names):
-            raise ValueError(f"Tokens are numbers from 0 to {len(names) - 1}; got {token}.")
+            raise ValueError(f"Tokens are numbers from 0 to {len(names) - 1}, got {token}")
     return ["" if token == UNSCORED else names[token] for token in numbers]
 
 
@@ -97,13 +97,13 @@ def token_numbers(ids: Tensor | Sequence[int]) -> list[int]:
     if isinstance(ids, Tensor | np.ndarray):
         if ids.ndim != 1:
             raise TypeError(
-                f"Tokens are to be one row (n,); got shape {tuple(ids.shape)}. Give one row, for "
-                "example tokens[0]."
+                f"Tokens are to be one row (n,), got shape {tuple(ids.shape)}; give one row, for "
+                "example tokens[0]"
             )
         ids = ids.tolist()
     if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
         raise TypeError(
-            f"Tokens are a tensor (n,) or a list of whole numbers; got a {type(ids).__name__}."
+            f"Tokens are a tensor (n,) or a list of whole numbers, got a {type(ids).__name__}"
         )
     items = (token.tolist() if isinstance(token, Tensor) else token for token in ids)
     return [check_integer("a token", item) for item in items]

@@ -71,7 +71,7 @@ class Tables(Task):
             check_choice("subject", subject, subjects())
         if not self.subjects or len(set(self.subjects)) < len(self.subjects):
             raise ValueError(
-                f"subjects should name one subject or more, each once; got {self.subjects!r}"
+                f"subjects should name one subject or more, each once, got {self.subjects!r}"
             )
         self._check_ask()
         for subject in self.subjects:
@@ -79,7 +79,7 @@ class Tables(Task):
             if self.rows > most:
                 raise ValueError(
                     f"a table about {subject} has at most {most} rows, as many as there are in the "
-                    f"smaller split; got rows={self.rows}"
+                    f"smaller split, got rows={self.rows}"
                 )
 
     def _check_ask(self) -> None:

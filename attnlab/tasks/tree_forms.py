@@ -96,7 +96,7 @@ class TreeForm:
         targets = np.asarray(classes, dtype=np.int64)
         if targets.shape != (len(trees),):
             raise ValueError(
-                f"classes should be one number for each of the {len(trees)} trees; got shape "
+                f"classes should be one number for each of the {len(trees)} trees, got shape "
                 f"{targets.shape}"
             )
         rows = [self._row(tree) for tree in trees]

@@ -74,11 +74,11 @@ def check_depths(shallowest: int, deepest: int, most: int, bound: str) -> None:
     """Refuse a range of depths that is empty or exceeds `most`, which `bound` explains."""
     if shallowest > deepest:
         raise ValueError(
-            f"shallowest should be at most deepest, the depths drawn are those between; got "
-            f"shallowest={shallowest} and deepest={deepest}."
+            f"shallowest should be at most deepest, the depths drawn are those between, got "
+            f"shallowest={shallowest} and deepest={deepest}"
         )
     if deepest > most:
         raise ValueError(
-            f"deepest should be at most {most} with {bound}, so that the tree has room; got "
-            f"{deepest}."
+            f"deepest should be at most {most} with {bound}, so that the tree has room, got "
+            f"{deepest}"
         )

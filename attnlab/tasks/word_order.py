@@ -62,7 +62,7 @@ class WordOrder(Task):
         known = len(_frequent_words())
         if self.words > known:
             raise ValueError(
-                f"words should be at most {known:,}, all different ones of the training sentences; "
+                f"words should be at most {known:,}, all different ones of the training sentences, "
                 f"got {self.words:,}"
             )
 
@@ -81,7 +81,7 @@ class WordOrder(Task):
     def encode(self, sentence: str) -> Tensor:
         """The tokens (n,) of the words of a sentence."""
         if not isinstance(sentence, str):
-            raise TypeError(f"encode takes a str; got a {type(sentence).__name__}")
+            raise TypeError(f"encode takes a str, got a {type(sentence).__name__}")
         numbers = _numbers(self.words)
         found = [numbers.get(word, 1) for word in _words(sentence)]
         if not found:

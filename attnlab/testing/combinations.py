@@ -55,8 +55,12 @@ def model(vocab: int = VOCAB, **parts: Any) -> TinyTransformer:
 
 
 def objective_of(name: str) -> Any:
-    """The objective; one that adds tokens of its own is told how many the text has."""
-    own: dict[str, Any] = {"vocab": VOCAB} if "vocab" in catalog.card(name).option_names() else {}
+    """The objective; one that adds tokens of its own is told how many the text has, and one that
+    has a teacher is given an untrained one."""
+    options = catalog.card(name).option_names()
+    own: dict[str, Any] = {"vocab": VOCAB} if "vocab" in options else {}
+    if "teacher" in options:
+        own["teacher"] = model(kind="encoder_decoder")
     return catalog.build(name, **own)
 
 
@@ -66,6 +70,8 @@ def step(made: TinyTransformer, objective: str = "next_token") -> None:
     classes = made.config["kind"] == "classifier"
     batch = Batch(tokens, tokens[:, 0] if classes else tokens.roll(-1, 1))
     asked = objective_of(objective)
+    if catalog.card(objective).claims.source:  # type: ignore[union-attr]
+        batch = Batch(tokens, tokens.roll(-1, 1), source=tokens.roll(1, 1))
     asked.fitted(made)
     loss, count = asked(made.train(), batch, torch.Generator().manual_seed(0))
     assert loss.isfinite()

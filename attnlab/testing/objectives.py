@@ -16,8 +16,11 @@ from attnlab import catalog
 from attnlab.core.card import Card, letters
 from attnlab.core.claims import Objective
 from attnlab.core.exits import Exits, asked
+from attnlab.models.options import CLASSIFIERS, KINDS
+from attnlab.models.tiny import TinyTransformer
 from attnlab.objectives.batches import UNSCORED
 from attnlab.testing.mechanisms import Cases, named, variants
+from attnlab.train.objective import check_kind
 
 VOCAB, N, ROWS = 11, 13, 6
 MANY = 40  # rows, where a share of them is asked for
@@ -39,12 +42,12 @@ TOKENS = cases(lambda card: [named(card)] if card.claims.uniform is None else []
 
 def built(card: Card, net: nn.Module | None = None, **options: Any) -> Any:
     """The objective; one that adds tokens of its own is told how many the text has, and one with a
-    smaller model is given a table. With a model it has all that it needs for it."""
+    smaller model or a teacher is given a table. With a model it has all that it needs for it."""
     torch.manual_seed(5)
     own: dict[str, Any] = {"vocab": VOCAB} if "vocab" in card.option_names() else {}
-    if "small" in card.option_names():
+    for name in {"small", "teacher"} & {*card.option_names()}:
         table = torch.randn(VOCAB + 1, VOCAB, dtype=torch.float64)
-        own["small"] = Answering(table, for_rows=False)
+        own[name] = Answering(table, for_rows=False)
     objective: Any = catalog.build(card.name, **own, **options)
     if net is not None:
         objective.fitted(net)
@@ -86,6 +89,9 @@ class Answering(nn.Module):
     def encode(self, tokens: Tensor, padding: Tensor | None = None) -> Tensor:
         return self._kept(self.table[tokens])
 
+    def decode(self, tokens: Tensor, *source: Any, structure: Any = None) -> Tensor:
+        return self._kept(self.table[tokens])
+
     def _kept(self, logits: Tensor) -> Tensor:
         if logits.requires_grad:
             logits.retain_grad()
@@ -104,17 +110,32 @@ class Answering(nn.Module):
 
 
 def text(card: Card, rows: int = ROWS, width: int = N) -> Text:
-    """Rows of as many texts as the objective compares, of the same width."""
+    """Rows of as many texts as the objective compares, of the same width; or targets of few words,
+    some of which follow their like, with sources of a few more."""
     torch.manual_seed(3)
+    if card.claims.source:  # type: ignore[union-attr]
+        return pairs(rows, width // 4)
     width += -width % card.claims.texts  # type: ignore[union-attr]
     tokens = torch.randint(1, VOCAB, (rows, width + 1))
-    fewest = width - 2 if card.claims.texts > 1 else 4  # type: ignore[union-attr]
+    fewest = max(1, width - 2) if card.claims.texts > 1 else min(4, width)  # type: ignore[union-attr]
     padding = torch.arange(width) < torch.randint(fewest, width + 1, (rows, 1))
     targets = tokens[:, 1:].masked_fill(~padding, UNSCORED)
     targets[0] = UNSCORED  # a row in which nothing is scored
     padding[1] = False  # and one that is empty
     targets[1] = UNSCORED
     return Text(tokens[:, :-1], targets, padding)
+
+
+def pairs(rows: int, words: int) -> Text:
+    """Targets of at most so many words, one row of which is empty, and sources of up to two more;
+    there are all that a target needs at two places for each word of its source."""
+    targets = torch.randint(1, 4, (rows, words + 1))
+    real = torch.arange(words) < torch.randint(1, words + 1, (rows, 1))
+    real[1] = False
+    source = torch.randint(1, VOCAB, (rows, words + 2))
+    source_real = torch.arange(words + 2) < words + torch.randint(3, (rows, 1))
+    asked = targets[:, 1:].masked_fill(~real, UNSCORED)
+    return Text(targets[:, :-1], asked, real, source, source_real)
 
 
 def model(card: Card, *, uniform: bool = False, **options: Any) -> Answering:
@@ -158,6 +179,9 @@ def test_positions_that_are_not_scored_get_no_gradient(card: Card) -> None:
     objective.loss(answers, batch).backward()
     for logits in net.answered:
         unscored = batch.targets == UNSCORED
+        for _ in range(card.claims.beside):  # type: ignore[union-attr]
+            apart = nn.functional.pad(unscored, (1, 1), value=True)
+            unscored = unscored & apart[:, :-2] & apart[:, 2:]
         assert unscored.any()
         if logits.shape[: unscored.dim()] != unscored.shape:  # vectors of texts, k of each row
             unscored = unscored.reshape(len(unscored), -1).all(1)
@@ -180,8 +204,12 @@ def test_a_uniform_model_loses_the_logarithm_of_the_vocabulary(card: Card) -> No
     targets = objective.prepare(text(card), draws()).targets
     rows = int((targets != UNSCORED).reshape(len(targets), -1).any(1).sum())
     claimed = card.claims.uniform  # type: ignore[union-attr]
-    claimed = sympy.log(net.table.shape[1]) if claimed is None else sympy.sympify(claimed)
-    assert loss.item() / count == pytest.approx(float(claimed.subs({V: VOCAB, r: rows})))
+    if callable(claimed) and not isinstance(claimed, sympy.Basic):
+        expected = claimed(objective.prepare(text(card), draws()), net.table.shape[1])
+    else:
+        claimed = sympy.log(net.table.shape[1]) if claimed is None else sympy.sympify(claimed)
+        expected = float(claimed.subs({V: VOCAB, r: rows}))
+    assert loss.item() / count == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("card", PAIRED)
@@ -237,7 +265,8 @@ def test_where_nothing_is_scored_the_sum_is_zero(card: Card) -> None:
     """In a batch of padding alone, of which the task scores nothing."""
     given = text(card)
     padding = torch.zeros_like(given.inputs, dtype=torch.bool)
-    nothing = Text(given.inputs, torch.full_like(given.targets, UNSCORED), padding)
+    unscored = torch.full_like(given.targets, UNSCORED)
+    nothing = Text(given.inputs, unscored, padding, given.source, given.source_padding)
     loss, count = summed(card, model(card), nothing)
     assert loss.item() == 0
     assert count == 0
@@ -255,3 +284,103 @@ def test_rightly_answered_targets_are_counted(card: Card) -> None:
     assert int(objective.right(sure, batch)) == count
     assert objective.loss(sure, batch).item() == pytest.approx(0, abs=1e-6)
     assert int(objective.right(-sure, batch)) < count
+
+
+# ---- input that makes no sense, or nearly none
+
+
+def tried(card: Card, batch: Text, **options: Any) -> tuple[Tensor, int] | str:
+    """The loss and its count, or the sentence of a ValueError that refuses."""
+    try:
+        net = model(card, **options)
+        found: tuple[Tensor, int] = built(card, net, **options)(net, batch, draws())
+    except ValueError as error:
+        return str(error)
+    return found
+
+
+def is_answered(found: tuple[Tensor, int] | str) -> bool:
+    """Whether it is a number of which nothing is missing, or a sentence."""
+    if isinstance(found, str):
+        return len(found.split()) > 4
+    loss, count = found
+    return bool(loss.isfinite()) and count >= 0 and (count > 0 or loss.item() == 0)
+
+
+def shares(card: Card) -> list[str]:
+    """The options that are numbers from 0 to 1."""
+    found = []
+    for name, annotation in card.option_names().items():
+        if "float" in str(annotation):
+            try:
+                built(card, None, **{name: 1.5})
+            except ValueError as error:
+                found += [name] * ("share" in str(error))
+            except TypeError:
+                continue
+    return found
+
+
+@pytest.mark.parametrize("card", EACH)
+def test_shares_of_nothing_and_of_all(card: Card) -> None:
+    for name in shares(card):
+        for value in (0.0, 1.0):
+            assert is_answered(tried(card, text(card), **{name: value})), (name, value)
+        for value in (-0.1, 1.1, float("nan")):
+            refused = tried(card, text(card), **{name: value})
+            assert isinstance(refused, str), (name, value)
+            assert name in refused
+
+
+@pytest.mark.parametrize("card", EACH)
+def test_texts_shorter_than_what_is_hidden(card: Card) -> None:
+    """Texts of one token, of two, of three; and one text alone."""
+    for width in (1, 2, 3):
+        for rows in (1, ROWS):
+            given = text(card, ROWS, max(width, card.claims.texts))[:rows]  # type: ignore[union-attr]
+            assert is_answered(tried(card, given)), (width, rows)
+
+
+@pytest.mark.parametrize("card", EACH)
+def test_what_stands_at_padding_changes_nothing(card: Card) -> None:
+    objective, given = built(card), text(card)
+    assert given.padding is not None
+    others = given.inputs.where(given.padding, (given.inputs + 5) % VOCAB)
+    found = []
+    for inputs in (given.inputs, others):
+        changed = Text(inputs, given.targets, given.padding)
+        asked: Any = objective.prepare(changed, draws())
+        read = asked.inputs
+        if asked.padding is not None:
+            read = read.masked_fill(~asked.padding, 0)
+        source = (
+            None if asked.source is None else asked.source.masked_fill(~asked.source_padding, 0)
+        )
+        found.append((read, asked.targets, source))
+    for one, other in zip(*found, strict=True):
+        assert one is other is None or torch.equal(one, other)
+
+
+@pytest.mark.parametrize("card", EACH)
+def test_tokens_that_the_text_does_not_have_are_refused(card: Card) -> None:
+    if "vocab" not in card.option_names():
+        pytest.skip("it is not told how many tokens there are; the model refuses them")
+    for wrong in (VOCAB, -1):
+        given = text(card)
+        given.inputs[2, 0] = wrong
+        with pytest.raises(ValueError, match=rf"vocab={VOCAB}, and a token of the task is {wrong}"):
+            built(card).prepare(given, draws())
+
+
+@pytest.mark.parametrize("card", EACH)
+def test_a_model_of_another_kind_is_refused(card: Card) -> None:
+    objective = built(card)
+    for kind in KINDS:
+        net = TinyTransformer(
+            VOCAB, kind=kind, classes=3 if kind in CLASSIFIERS else None, dim=4, layers=1, heads=1
+        )
+        if kind in objective.models:
+            check_kind(net, objective)
+            continue
+        with pytest.raises(ValueError, match=f"got a model of kind='{kind}'"):
+            check_kind(net, objective)

@@ -15,6 +15,8 @@ What it guarantees, each point verified by a test in `tests/train/`:
 - **A number that is not finite stops the run** with its step and layer, before it reaches the
   weights.
 
+A pretrained encoder is tuned on another task by `fine_tune` (`attnlab.train.fine_tuning`).
+
 On several processes the same script runs under `accelerate launch`; each process takes its share
 of the batch, and gradients are averaged by PyTorch's DistributedDataParallel. Several CPU
 processes, with device="cpu": `accelerate launch --multi_gpu --num_processes 2 script.py`.
@@ -25,18 +27,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
 
 from attnlab.core.lazy import modules_of
 from attnlab.core.suggest import suggestion
+from attnlab.models.tiny import TinyTransformer
 from attnlab.train.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from attnlab.train.checks import as_folder, check_flag, check_model, shown
 from attnlab.train.devices import chosen_device, make_accelerator
 from attnlab.train.errors import CheckpointError, TrainingError
 from attnlab.train.evaluation import Evaluation, evaluate
+from attnlab.train.fine_tuning import Tuned, prepared
 from attnlab.train.generators import preserved_generators
 from attnlab.train.history import Callback, History, State
 from attnlab.train.learner import fit_objective
@@ -59,7 +63,9 @@ __all__ = [
     "Settings",
     "State",
     "TrainingError",
+    "Tuned",
     "evaluate",
+    "fine_tune",
     "fit",
     "load_checkpoint",
     "model_options",
@@ -140,6 +146,42 @@ def fit(
     return run.history
 
 
+def fine_tune(
+    model: TinyTransformer,
+    task: Any,
+    *,
+    examples: int = 1024,
+    epochs: int = 3,
+    head: Literal["mean", "decoder"] = "mean",
+    learning_rate: float = 1e-3,
+    batch_size: int = 16,
+    **options: Any,
+) -> Tuned:
+    """A copy of a pretrained model with a new head, trained on few examples of a task of classes.
+
+    model: one that has an encoder, as ``fit`` trained it by "masked_lm", "electra",
+        "span_corruption", …; it is not changed.
+    task: of kind "classifier" or "token_classifier"; its tokens are those that the model knows.
+    examples: so many rows of the task are there to learn from.
+    epochs: passes over them; each step draws its rows from all of them.
+    head: what answers, see ``attnlab.models.heads``: "mean", or EncT5's one-layer "decoder".
+    learning_rate: the peak, after a tenth of the steps; then the rate falls in a straight line.
+    options: those of ``fit``, such as seed, folder, callbacks, progress, device.
+
+    Raises ValueError for a task that has no classes, or whose tokens or lengths the model does not
+    know, and for a model without an encoder.
+    """
+    tuned, labelled, steps = prepared(
+        model, task, examples=examples, epochs=epochs, head=head, batch_size=batch_size,
+        options=options,
+    )  # fmt: skip
+    history = fit(
+        tuned, labelled, steps, learning_rate=learning_rate, batch_size=batch_size,
+        schedule="linear", **{"warmup": min(steps // 10, steps - 1), **options},
+    )  # fmt: skip
+    return Tuned(tuned, history)
+
+
 def _signature() -> inspect.Signature:
     """The signature of `fit` with the options of `Settings` by name, for `help` and completion."""
     own = list(inspect.signature(fit).parameters.values())[:-1]
@@ -163,7 +205,7 @@ def _checked_folder(folder: str | Path | None, save_every: int | None) -> Path |
         if save_every is not None:
             raise ValueError(
                 f"save_every={save_every} needs a folder to save into; pass folder=..., or leave "
-                "save_every out."
+                "save_every out"
             )
         return None
     place = as_folder(folder)
@@ -171,7 +213,7 @@ def _checked_folder(folder: str | Path | None, save_every: int | None) -> Path |
         place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(
-            f"folder='{folder}' cannot be a folder for checkpoints: {error}."
+            f"folder='{folder}' cannot be a folder for checkpoints: {error}"
         ) from error
     return place
 
@@ -180,8 +222,8 @@ def _check_callbacks(callbacks: Sequence[Callback]) -> None:
     several = isinstance(callbacks, Sequence) and not isinstance(callbacks, str | bytes)
     if not (several and all(map(callable, callbacks))):
         raise ValueError(
-            "callbacks must be a list of functions that take a State, such as callbacks=[film]; "
-            f"{shown(callbacks)} was given."
+            "callbacks should be a list of functions that take a State, such as callbacks=[film]; "
+            f"{shown(callbacks)} was given"
         )
 
 
@@ -208,8 +250,8 @@ def _checkpointing(model: nn.Module, wanted: bool) -> Iterator[None]:
     else:
         raise ValueError(
             f"gradient_checkpointing=True, but {type(model).__name__} has no switch for it (an "
-            "attribute `checkpoint` that is True or False, or `gradient_checkpointing_enable`). "
-            "Give the model one, or leave gradient_checkpointing out."
+            "attribute `checkpoint` that is True or False, or `gradient_checkpointing_enable`); "
+            "give the model one, or leave gradient_checkpointing out"
         )
 
 

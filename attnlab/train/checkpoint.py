@@ -127,8 +127,8 @@ def write_checkpoint(
         return write(place, step, _files(tensors, _json(state)), before)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(
-            f"The checkpoint of step {step} could not be written to '{folder}' ({error}). "
-            "The checkpoint before it, if there was one, is intact."
+            f"The checkpoint of step {step} could not be written to '{folder}' ({error}); "
+            "the checkpoint before it, if there was one, is intact"
         ) from error
 
 
@@ -143,7 +143,7 @@ def load_checkpoint(folder: str | Path) -> Checkpoint:
     if found is None:
         itself = f", but it is a checkpoint itself; give its folder, '{place.parent}'"
         here = itself if (place / MANIFEST).is_file() else ""
-        raise CheckpointError(f"There is no checkpoint in '{folder}'{here}.")
+        raise CheckpointError(f"There is no checkpoint in '{folder}'{here}")
     try:
         state = json.loads(found.files[STATE])
         parts = {n: load(found.files[f"{n}.safetensors"]) for n in PARTS}
@@ -168,7 +168,7 @@ def _files(tensors: Mapping[str, Mapping[str, Tensor]], state: str) -> Iterator[
 def _checked_generators(generators: Any) -> dict[str, Tensor]:
     named = {} if generators is None else generators
     if not isinstance(named, Mapping) or not all(isinstance(t, Tensor) for t in named.values()):
-        raise ValueError(f"generators must be tensors by name; {shown(generators)} was given.")
+        raise ValueError(f"generators should be tensors by name; {shown(generators)} was given")
     return dict(named)
 
 
@@ -179,12 +179,12 @@ def _json(state: Any) -> str:
         text = json.dumps(state, allow_nan=False)
         if isinstance(state, Mapping) and _only_string_keys(state):
             return text
-        reason = "its keys must be strings"
+        reason = "its keys should be strings"
     except (TypeError, ValueError, RecursionError) as error:
         reason = str(error)
     raise ValueError(
-        "state must be plain JSON (a dict of strings, finite numbers, lists and dicts); "
-        f"{shown(state)} was given: {reason}."
+        "state should be plain JSON (a dict of strings, finite numbers, lists and dicts); "
+        f"{shown(state)} was given: {reason}"
     )
 
 

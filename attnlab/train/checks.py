@@ -28,10 +28,10 @@ def as_integer(name: str, value: object, least: int | None = None, most: int | N
     if isinstance(value, numbers.Integral) and not isinstance(value, bool):
         number = int(value)
         if most is not None and number > most:
-            raise ValueError(f"{name} must be at most {most:,}; {shown(value)} was given.")
+            raise ValueError(f"{name} should be at most {most:,}; {shown(value)} was given")
         if least is None or number >= least:
             return number
-    raise ValueError(f"{name} must be {_whole(least)}; {shown(value)} was given.")
+    raise ValueError(f"{name} should be {_whole(least)}; {shown(value)} was given")
 
 
 def _whole(least: int | None) -> str:
@@ -46,8 +46,8 @@ def as_number(name: str, value: object, *, positive: bool, optional: bool = Fals
             return number
     limit = "above 0" if positive else "of at least 0"
     raise ValueError(
-        f"{name} must be a finite number {limit}{' or None' if optional else ''}; "
-        f"{shown(value)} was given."
+        f"{name} should be a finite number {limit}{' or None' if optional else ''}; "
+        f"{shown(value)} was given"
     )
 
 
@@ -60,14 +60,14 @@ def _float(value: numbers.Real) -> float:
 
 def check_flag(name: str, value: object) -> None:
     if not isinstance(value, bool):
-        raise ValueError(f"{name} must be True or False; {shown(value)} was given.")
+        raise ValueError(f"{name} should be True or False; {shown(value)} was given")
 
 
 def as_folder(folder: Any) -> Path:
     if isinstance(folder, str | os.PathLike) and str(folder) and "\0" not in str(folder):
         return Path(folder)
     raise ValueError(
-        f"folder must be the path of a folder, such as 'runs/a'; {shown(folder)} was given."
+        f"folder should be the path of a folder, such as 'runs/a'; {shown(folder)} was given"
     )
 
 
@@ -75,15 +75,17 @@ def check_model(model: object) -> None:
     """A module with weights in memory."""
     if not isinstance(model, nn.Module):
         hint = " That is a class: call it to build a model." if isinstance(model, type) else ""
-        raise TypeError(f"model must be a torch.nn.Module; {shown(model)} was given.{hint}")
+        raise TypeError(f"model should be a torch.nn.Module; {shown(model)} was given.{hint}")
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
         if not isinstance(tensor, nn.UninitializedParameter) and tensor.is_meta:
             raise ValueError(
-                f"The model's '{name}' is on the meta device, so it has no values. Build the model "
-                "on a device, or use model.to_empty(device=...) and initialise it."
+                f"The model's '{name}' is on the meta device, so it has no values; build the model "
+                "on a device, or use model.to_empty(device=...) and initialise it"
             )
 
 
 def check_optimizer(optimizer: object) -> None:
     if not isinstance(optimizer, torch.optim.Optimizer):
-        raise TypeError(f"optimizer must be a torch.optim.Optimizer; {shown(optimizer)} was given.")
+        raise TypeError(
+            f"optimizer should be a torch.optim.Optimizer; {shown(optimizer)} was given"
+        )

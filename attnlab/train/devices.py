@@ -22,7 +22,7 @@ def make_accelerator(device: str | torch.device | None) -> Accelerator:
     except ValueError as error:
         raise RuntimeError(
             "An Accelerator with another precision or device already lives in this process and "
-            f"cannot be changed ({error}). Restart Python and let attnlab.train.fit make its own."
+            f"cannot be changed ({error}); restart Python and let attnlab.train.fit make its own"
         ) from error
 
 
@@ -33,13 +33,13 @@ def chosen_device(device: str | torch.device | None, accelerator: Accelerator) -
     if not available(wanted):
         here = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
         choice = "'cpu'" if here is None else f"'cpu' and '{here.type}'"
-        raise ValueError(f"device '{wanted}' is not available here; this machine has {choice}.")
+        raise ValueError(f"device '{wanted}' is not available here; this machine has {choice}")
     if accelerator.num_processes == 1:
         return wanted
     if wanted.index is not None or wanted.type != accelerator.device.type:
         raise ValueError(
             f"device='{device}' cannot be honoured: this is one of {accelerator.num_processes} "
-            f"processes and the launcher gave it '{accelerator.device}'. Leave device=None."
+            f"processes and the launcher gave it '{accelerator.device}'; leave device=None"
         )
     return torch.device(accelerator.device)
 
@@ -49,8 +49,8 @@ def parsed(device: object) -> torch.device:
         with suppress(RuntimeError):
             return torch.device(device)
     raise ValueError(
-        "device must be a name PyTorch knows, such as 'cpu', 'cuda', 'cuda:1' or 'mps'; "
-        f"{shown(device)} was given."
+        "device should be a name PyTorch knows, such as 'cpu', 'cuda', 'cuda:1' or 'mps'; "
+        f"{shown(device)} was given"
     )
 
 

@@ -116,8 +116,8 @@ def documents_of(
 def _checked(task: Task, documents: Any) -> Sequence[Tensor]:
     if not isinstance(documents, Sequence) or not documents:
         raise ValueError(
-            f"Task '{task.name}' must give documents(split) as a list of tensors of tokens; it "
-            f"gave {'an empty list' if documents == [] else 'a ' + type(documents).__name__}."
+            f"Task '{task.name}' should give documents(split) as a list of tensors of tokens; it "
+            f"gave {'an empty list' if documents == [] else 'a ' + type(documents).__name__}"
         )
     for document in documents:
         if (
@@ -133,7 +133,7 @@ def _checked(task: Task, documents: Any) -> Sequence[Tensor]:
                 else f"a {kind}"
             )
             raise ValueError(
-                f"Task '{task.name}' must give each document as at least two tokens, torch.int64 "
-                f"of shape (n,), so that there is a next token; it gave {found}."
+                f"Task '{task.name}' should give each document as at least two tokens, torch.int64 "
+                f"of shape (n,), so that there is a next token; it gave {found}"
             )
     return documents

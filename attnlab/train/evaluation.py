@@ -56,7 +56,7 @@ def evaluate(
     fit_objective(asked, model, device_of(model), "evaluation")
     check_precision(precision, device_of(model))
     if not isinstance(split, str):
-        raise ValueError(f"split must be 'train' or 'validation'; {shown(split)} was given.")
+        raise ValueError(f"split should be 'train' or 'validation'; {shown(split)} was given")
     indices = range(as_integer("batches", batches, least=1, most=MOST_STEPS))
     size = as_integer("batch_size", batch_size, least=1, most=MOST_ROWS)
     seed = as_integer("seed", seed)
@@ -74,7 +74,7 @@ def evaluation(sums: Tensor) -> Evaluation:
     loss, right, targets = sums.tolist()
     if not targets:
         raise ValueError(
-            "Not one target of these batches is scored (all are -100), so there is no loss."
+            "Not one target of these batches is scored (all are -100), so there is no loss"
         )
     return Evaluation(loss / targets, right / targets, int(targets))
 

@@ -33,14 +33,14 @@ def chosen(objective: str | nn.Module, task: Task) -> Any:
         if not isinstance(vocab, int):
             raise ValueError(
                 f"objective={objective!r} hides tokens, and task '{task.name}' has none; take "
-                "another objective."
+                "another objective"
             )
         return catalog.build(objective, vocab=vocab)
     missing = [name for name in STEPS if not callable(getattr(objective, name, None))]
     if missing or not isinstance(objective, nn.Module):
         raise TypeError(
             "objective should be a name, such as 'next_token', or a module with prepare, answers, "
-            f"loss and right (attnlab.objectives says how they are called), got {shown(objective)}."
+            f"loss and right (attnlab.objectives says how they are called), got {shown(objective)}"
         )
     return objective
 
@@ -53,7 +53,7 @@ def check_kind(model: nn.Module, objective: Any) -> None:
         raise ValueError(
             f"{type(objective).__name__} trains models of kind {' or '.join(map(repr, able))}, got "
             f"a model of kind={kind!r}. attnlab.train.model_options(task, objective) has the "
-            "options that fit."
+            "options that fit"
         )
 
 
@@ -79,6 +79,8 @@ def model_options(task: Task, objective: str | nn.Module = "next_token") -> dict
         options["max_len"] = longest(options["max_len"])
     if (classes := getattr(asked, "classes", None)) is not None:
         options["classes"] = classes
-    elif options["kind"] == "token_classifier" and options["classes"] is None:
-        options["classes"] = options["vocab"]
+    elif options["kind"] == "token_classifier":
+        hides = getattr(asked, "specials", 0) > 0  # then its answers are tokens, whatever the task
+        if hides or options["classes"] is None:
+            options["classes"] = options["vocab"]
     return options

@@ -31,7 +31,7 @@ def adamw(model: nn.Module, *, learning_rate: float, weight_decay: float) -> tor
     if not owners:
         raise ValueError(
             "The model has no trainable parameter (none with requires_grad=True), so there is "
-            "nothing for fit to learn."
+            "nothing for fit to learn"
         )
     groups = [
         {"params": [p for p, d in owners.items() if all(d)], "weight_decay": weight_decay},
@@ -46,8 +46,14 @@ def default_warmup(steps: int) -> int:
     return min(100, steps // 10)
 
 
-def learning_rate(step: int, steps: int, peak: float, warmup: int) -> float:
-    """The rate of step 1, 2, …, `steps`: straight up to `peak`, then half a cosine towards 0.
+SCHEDULES = ("cosine", "linear")
+
+
+def learning_rate(
+    step: int, steps: int, peak: float, warmup: int, schedule: str = "cosine"
+) -> float:
+    """The rate of step 1, 2, …, `steps`: straight up to `peak`, then half a cosine towards 0, or a
+    straight line.
 
     A function of its arguments alone, so a resumed run needs no scheduler state. The first rate is
     above zero and so is the last, so every step moves the weights.
@@ -55,4 +61,6 @@ def learning_rate(step: int, steps: int, peak: float, warmup: int) -> float:
     if step <= warmup:
         return peak * step / (warmup + 1)
     progress = (step - 1 - warmup) / (steps - warmup)
+    if schedule == "linear":
+        return peak * (1 - progress)
     return peak * 0.5 * (1 + math.cos(math.pi * progress))

@@ -19,8 +19,8 @@ def autocast(precision: str, device: torch.device) -> contextlib.AbstractContext
 def check_precision(precision: object, device: torch.device) -> None:
     if not isinstance(precision, str) or precision not in PRECISIONS:
         raise ValueError(
-            "precision must be 'fp32' or 'bf16' (autocast to bfloat16); "
-            f"{shown(precision)} was given."
+            "precision should be 'fp32' or 'bf16' (autocast to bfloat16); "
+            f"{shown(precision)} was given"
         )
     if precision == "bf16" and device.type == "cuda" and not torch.cuda.is_bf16_supported():
-        raise ValueError("This GPU does not compute in bfloat16; use precision='fp32'.")
+        raise ValueError("This GPU does not compute in bfloat16; use precision='fp32'")

@@ -80,8 +80,8 @@ class Saves:
         if not isinstance(state.get("rows"), list) or not isinstance(state.get("tokens"), int):
             raise CheckpointError(
                 f"{where} lacks the history of its run, so no run can go on from it; "
-                "load_checkpoint(folder).restore(model) reads its weights. Give another folder, or "
-                "resume=False to begin anew."
+                "load_checkpoint(folder).restore(model) reads its weights; give another folder, or "
+                "resume=False to begin anew"
             )
         anew = "Give another folder, or resume=False to begin anew in this one."
         weights = "load_checkpoint(folder).restore(model) reads the weights alone."
@@ -97,7 +97,7 @@ class Saves:
             raise CheckpointError(
                 f"{where} has already done {checkpoint.step} steps, more than steps="
                 f"{self.settings.steps}. steps is the length of the whole run: ask for at least "
-                f"{checkpoint.step}, give another folder, or resume=False to begin anew."
+                f"{checkpoint.step}, give another folder, or resume=False to begin anew"
             )
 
     def _compare(self, state: dict[str, Any], what: str, trouble: str, advice: str) -> None:
@@ -115,15 +115,15 @@ class Saves:
             if described(stored[name]) != wanted:
                 raise CheckpointError(
                     f"The checkpoint in '{self.folder}' holds a state of the '{name}' generator "
-                    f"that is {described(stored[name])}; this PyTorch's is {wanted}. Go on with "
-                    "the version that it was written with, or begin anew with resume=False."
+                    f"that is {described(stored[name])}; this PyTorch's is {wanted}; go on with "
+                    "the version that it was written with, or begin anew with resume=False"
                 )
         try:
             set_generator_states({k: v[rank].clone() for k, v in stored.items()}, device)
         except RuntimeError as error:
             raise CheckpointError(
-                f"The generator states in '{self.folder}' cannot be restored ({error}). Give "
-                "another folder, or resume=False to begin anew."
+                f"The generator states in '{self.folder}' cannot be restored ({error}); give "
+                "another folder, or resume=False to begin anew"
             ) from error
         return True
 
@@ -172,8 +172,8 @@ class Saves:
         assert self.folder is not None
         if pointer(self.folder) != self.pointer:
             raise CheckpointError(
-                f"Somebody else has saved a checkpoint to '{self.folder}' since this run last did. "
-                "Two runs cannot share a folder: give each its own. The other's checkpoint was "
+                f"Somebody else has saved a checkpoint to '{self.folder}' since this run last did; "
+                "two runs cannot share a folder: give each its own; the other's checkpoint was "
                 "left as it is; save_checkpoint(another_folder, model, step=...) keeps this "
-                "model."
+                "model"
             )

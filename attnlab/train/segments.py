@@ -36,7 +36,7 @@ def segment_logits(model: Any, part: Batch, segment: int) -> Iterator[Tensor]:
     if part.padding is not None or part.source is not None:
         raise ValueError(
             "segment=… reads whole rows of language models, and this task gives a padding or a "
-            "source; leave segment out."
+            "source; leave segment out"
         )
     state = None
     for tokens in part.inputs.split(segment, dim=1):
@@ -64,7 +64,7 @@ def check_segments(
     if type(objective) is not NextToken:
         raise ValueError(
             f"segment=… reads texts next token by next token, and {type(objective).__name__} asks "
-            "for something else; leave segment or objective out."
+            "for something else; leave segment or objective out"
         )
     for name, use in (
         ("advance", "a model that reads on from a state, by advance(tokens, state)"),
@@ -73,17 +73,17 @@ def check_segments(
         if not callable(getattr(model, name, None)) and (name == "advance" or has_documents(task)):
             raise ValueError(
                 f"segment=… needs {use} as TinyTransformer has it; {type(model).__name__} has "
-                "none. Leave segment out."
+                "none; leave segment out"
             )
     if processes > 1:
         raise ValueError(
             f"segment=… trains in one process, and there are {processes}; leave segment out, or "
-            "start one process."
+            "start one process"
         )
     if accumulate > 1 and has_documents(task):
         raise ValueError(
             f"accumulate={accumulate} would part the rows of a batch, but documents that are read "
-            "in segments have one state for all rows; leave accumulate out."
+            "in segments have one state for all rows; leave accumulate out"
         )
 
 
@@ -94,8 +94,8 @@ def check_longest(model: nn.Module, documents: Documents) -> None:
     if isinstance(most, int) and segments * c > most:
         raise ValueError(
             f"the longest document takes {segments} segments of {c}, {segments * c} positions, "
-            f"more than the model's max_len={most}. Build the model with a larger max_len, or the "
-            "task with shorter documents."
+            f"more than the model's max_len={most}; build the model with a larger max_len, or the "
+            "task with shorter documents"
         )
 
 

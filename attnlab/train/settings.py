@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from attnlab.train.checks import MOST_ROWS, MOST_STEPS, as_integer, as_number, shown
-from attnlab.train.optimizer import default_warmup
+from attnlab.train.optimizer import SCHEDULES, default_warmup
 
 
 def _option(default: Any, check: Callable[[str, Any], Any] | None = None) -> Any:
@@ -18,6 +18,12 @@ _rows = partial(as_integer, least=1, most=MOST_ROWS)
 _positive = partial(as_number, positive=True)
 
 
+def _schedule(name: str, value: Any) -> str:
+    if not isinstance(value, str) or value not in SCHEDULES:
+        raise ValueError(f"{name} should be 'cosine' or 'linear'; {shown(value)} was given")
+    return value
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """How a run is trained: the options that `fit` takes by name.
@@ -25,7 +31,8 @@ class Settings:
     steps: length of the whole run, the steps of a resumed checkpoint included.
     batch_size: rows per process and step; `accumulate` equal parts of it go through one by one.
     learning_rate: the peak. The rate climbs to it over `warmup` steps (None: a tenth of the run, at
-        most 100) and falls along half a cosine towards 0 at the end.
+        most 100) and falls towards 0 at the end.
+    schedule: how it falls, along half a cosine ("cosine") or in a straight line ("linear").
     weight_decay: AdamW's, for matrices that multiply; biases, gains and embeddings do not decay.
     clip: largest gradient norm; None leaves gradients as they are.
     precision: "fp32", or "bf16" for autocast to bfloat16 (weights and loss stay in float32).
@@ -45,6 +52,7 @@ class Settings:
     batch_size: int = _option(32, _rows)
     learning_rate: float = _option(3e-3, _positive)
     warmup: int | None = _option(None)
+    schedule: str = _option("cosine", _schedule)
     weight_decay: float = _option(0.01, partial(as_number, positive=False))
     clip: float | None = _option(1.0, partial(_positive, optional=True))
     accumulate: int = _option(1, _size)
@@ -65,7 +73,7 @@ class Settings:
         if self.batch_size % self.accumulate:
             raise ValueError(
                 f"batch_size={self.batch_size} cannot be split into accumulate={self.accumulate} "
-                "equal parts; choose a batch_size that accumulate divides."
+                "equal parts; choose a batch_size that accumulate divides"
             )
 
     def _check_warmup(self) -> None:
@@ -75,8 +83,8 @@ class Settings:
             warmup = as_integer("warmup", self.warmup, least=0, most=self.steps - 1)
         except ValueError:
             raise ValueError(
-                f"warmup must be a whole number from 0 to steps - 1 = {self.steps - 1}, or None; "
-                f"{shown(self.warmup)} was given."
+                f"warmup should be a whole number from 0 to steps - 1 = {self.steps - 1}, or None; "
+                f"{shown(self.warmup)} was given"
             ) from None
         object.__setattr__(self, "warmup", warmup)
 
@@ -94,4 +102,5 @@ class Settings:
             "weight_decay": self.weight_decay,
             "clip": self.clip,
             **({} if self.segment is None else {"segment": self.segment}),
+            **({} if self.schedule == "cosine" else {"schedule": self.schedule}),
         }

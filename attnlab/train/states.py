@@ -47,8 +47,8 @@ def restored(like: Any, tensors: Mapping[str, Tensor], where: str) -> Any:
     state = _filled(like, left, "", where)
     if left:
         raise CheckpointError(
-            f"{where} holds '{next(iter(left))}', which this model does not carry between batches. "
-            "Build the model with the options it was trained with, or give another folder."
+            f"{where} holds '{next(iter(left))}', which this model does not carry between batches; "
+            "build the model with the options it was trained with, or give another folder"
         )
     return state
 
@@ -60,8 +60,8 @@ def _filled(like: Any, left: dict[str, Tensor], place: str, where: str) -> Any:
     if _is_number(like):
         if place not in left:
             raise CheckpointError(
-                f"{where} lacks '{place}', which this model carries between batches. Build the "
-                "model with the options it was trained with, or give another folder."
+                f"{where} lacks '{place}', which this model carries between batches; build the "
+                "model with the options it was trained with, or give another folder"
             )
         return int(left.pop(place))
     parts = {

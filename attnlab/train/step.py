@@ -118,7 +118,7 @@ class Stepper:
         if not drawn.scored:
             raise TrainingError(
                 f"Step {step}: task '{self.task.name}' gave a batch without one scored target "
-                f"(all are {UNSCORED}).",
+                f"(all are {UNSCORED})",
                 step=step,
             )
         return drawn
@@ -210,13 +210,13 @@ class Stepper:
         if abs(seen - scored) > 0.5 + 1e-6 * scored:  # float32 counts to 16 million exactly
             raise ValueError(
                 f"Task '{self.task.name}' gave a batch with {scored} scored targets, but its parts "
-                f"have {seen:.0f} in all. batch[a:b] must give the rows from a to b, and every "
-                "process must draw the same batch for the same seed."
+                f"have {seen:.0f} in all. batch[a:b] should give the rows from a to b, and every "
+                "process should draw the same batch for the same seed"
             )
 
     def _update(self, norm: Tensor, step: int) -> float:
         s = self.settings
-        rate = learning_rate(step, s.steps, s.learning_rate, s.warmup_steps)
+        rate = learning_rate(step, s.steps, s.learning_rate, s.warmup_steps, s.schedule)
         if s.clip is not None:
             torch.nn.utils.clip_grads_with_norm_(self.parameters, s.clip, norm)
         for group in self.optimizer.param_groups:

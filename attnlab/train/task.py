@@ -44,7 +44,7 @@ def check_task(task: object) -> None:
     if isinstance(task, type) or not complete or not callable(getattr(task, "batch", None)):
         hint = " That is a class: call it to build a task." if isinstance(task, type) else ""
         raise TypeError(
-            "task must be a task, such as attnlab.tasks.task('copying'), with a name, a kind and "
+            "task should be a task, such as attnlab.tasks.task('copying'), with a name, a kind and "
             f"batch(split, size, seed); {shown(task)} was given.{hint}"
         )
 
@@ -59,8 +59,8 @@ def draw(task: Task, split: str, size: int, seed: int, objective: Any = None) ->
     for name in ("padding", "source_padding"):
         if name in tensors and tensors[name].dtype != torch.bool:
             raise ValueError(
-                f"Task '{task.name}' gave {name} of {tensors[name].dtype}; it must be bool, True "
-                "at real tokens."
+                f"Task '{task.name}' gave {name} of {tensors[name].dtype}; it should be bool, True "
+                "at real tokens"
             )
     if objective is not None:
         hidden = torch.Generator().manual_seed(derived_seed(seed, "objective"))
@@ -72,8 +72,8 @@ def check_length(task: Task, batch: Batch, size: int) -> None:
     if len(batch) != size:
         raise ValueError(
             f"Task '{task.name}' was asked for {size} rows and gave a batch of {len(batch)}. "
-            "batch(split, size, seed) must give exactly `size` rows, and batch[a:b] the rows from "
-            "a to b, or the loss would be divided by targets that no process trains on."
+            "batch(split, size, seed) should give exactly `size` rows, and batch[a:b] the rows "
+            "from a to b, or the loss would be divided by targets that no process trains on"
         )
 
 
@@ -84,22 +84,22 @@ def _tensors(task: Task, batch: Any) -> dict[str, Tensor]:
         able = all(hasattr(batch, method) for method in ("__len__", "__getitem__", "to"))
         if not able or not isinstance(fields.get(name), Tensor):
             raise ValueError(
-                f"Task '{task.name}' must give batches with the tensors inputs and targets, "
+                f"Task '{task.name}' should give batches with the tensors inputs and targets, "
                 "and with len(batch), batch[a:b] and batch.to(device), such as "
-                f"attnlab.tasks.Batch(inputs, targets); batch(...) returned {_kind(batch)}."
+                f"attnlab.tasks.Batch(inputs, targets); batch(...) returned {_kind(batch)}"
             )
     for name in _TENSORS:
         if not hasattr(batch, name) or not isinstance(fields.get(name), Tensor | None):
             raise ValueError(
-                f"Task '{task.name}' must give batches whose {name} is a tensor or None; "
-                f"{_kind(getattr(batch, name, None))} was given."
+                f"Task '{task.name}' should give batches whose {name} is a tensor or None; "
+                f"{_kind(getattr(batch, name, None))} was given"
             )
     unread = [n for n, v in _attributes(batch).items() if isinstance(v, Tensor) and n not in fields]
     if unread:
         raise ValueError(
             f"Task '{task.name}' gave a batch with '{unread[0]}', which training would not read: "
-            "every scored target weighs the same. Leave it out, or set the targets that should "
-            f"not count to {UNSCORED}."
+            "every scored target weighs the same; leave it out, or set the targets that should "
+            f"not count to {UNSCORED}"
         )
     return fields
 
@@ -117,21 +117,21 @@ def _check_rows(task: Task, tensors: dict[str, Tensor], size: int) -> None:
     if any(not shape or 0 in shape for shape in shapes.values()):
         raise ValueError(
             f"Task '{task.name}' is empty: asked for {size} row{'s' * (size > 1)}, it gave inputs "
-            f"of shape {shapes['inputs']} and targets of shape {shapes['targets']}."
+            f"of shape {shapes['inputs']} and targets of shape {shapes['targets']}"
         )
     for name, shape in shapes.items():
         if shape[0] != size:
             raise ValueError(
                 f"Task '{task.name}' was asked for {size} rows and gave {name} of shape {shape}, "
-                f"{shape[0]} rows. batch(split, size, seed) must give exactly `size` rows."
+                f"{shape[0]} rows. batch(split, size, seed) should give exactly `size` rows"
             )
 
 
 def _check_targets(task: Task, targets: Tensor) -> tuple[int, int]:
     if targets.dtype != torch.int64:
         raise ValueError(
-            f"Task '{task.name}' gave targets of {targets.dtype}; they must be classes or tokens, "
-            f"whole numbers of torch.int64, and {UNSCORED} where nothing is scored."
+            f"Task '{task.name}' gave targets of {targets.dtype}; they should be classes or "
+            f"tokens, whole numbers of torch.int64, and {UNSCORED} where nothing is scored"
         )
     kept = targets[targets != UNSCORED]
     if not len(kept):
@@ -140,7 +140,7 @@ def _check_targets(task: Task, targets: Tensor) -> tuple[int, int]:
     if least < 0:
         raise ValueError(
             f"Task '{task.name}' gave the target {least}; targets are whole numbers from 0, and "
-            f"{UNSCORED} where nothing is scored."
+            f"{UNSCORED} where nothing is scored"
         )
     return len(kept), largest
 
@@ -150,7 +150,7 @@ def check_classes(answers: Any, largest: int) -> None:
     if isinstance(answers, Tensor) and largest >= answers.shape[-1]:
         raise ValueError(
             f"A target is {largest}, but the model distinguishes only {answers.shape[-1]} classes "
-            f"or tokens (0 to {answers.shape[-1] - 1}). Build the model for this task."
+            f"or tokens (0 to {answers.shape[-1] - 1}); build the model for this task"
         )
 
 

@@ -29,7 +29,7 @@ def model_tensors(model: nn.Module) -> dict[str, Tensor]:
         if not isinstance(tensor, Tensor):
             raise CheckpointError(
                 f"The model keeps '{name}', a {type(tensor).__name__}, in its state; a checkpoint "
-                "holds tensors only. Register it as a buffer instead of get_extra_state."
+                "holds tensors only; register it as a buffer instead of get_extra_state"
             )
         _check_storable(name, tensor)
         place = (tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
@@ -58,7 +58,7 @@ def optimizer_tensors(
             elif value is not None:
                 raise CheckpointError(
                     f"The optimizer keeps '{slot}' of '{name}', a {type(value).__name__}, in its "
-                    "state; a checkpoint holds tensors only. Save without the optimizer."
+                    "state; a checkpoint holds tensors only; save without the optimizer"
                 )
     return tensors
 
@@ -99,7 +99,7 @@ def _name_of(parameter: Tensor, names: Mapping[Tensor, str]) -> str:
     if parameter not in names:
         raise CheckpointError(
             f"The optimizer moves a tensor {described(parameter)} that is no parameter of this "
-            "model. Give the model and the optimizer that was made for it."
+            "model; give the model and the optimizer that was made for it"
         )
     return names[parameter]
 
@@ -109,7 +109,7 @@ def _check_storable(name: str, tensor: Tensor) -> None:
         kind = "on the meta device" if tensor.is_meta else f"{tensor.layout}".split(".")[-1]
         raise CheckpointError(
             f"'{name}' is {'quantized' if tensor.is_quantized else kind}; a checkpoint holds plain "
-            "dense tensors only."
+            "dense tensors only"
         )
 
 
@@ -132,9 +132,9 @@ def check_agreement(what: str, wanted: dict[str, str], found: dict[str, str], wh
     ]
     if complaints:
         raise CheckpointError(
-            f"{where} does not fit this {what}: {listed(complaints)}. Build the model with the "
-            "options it was trained with, or give another folder. Checkpoint and model are as they "
-            "were."
+            f"{where} does not fit this {what}: {listed(complaints)}; build the model with the "
+            "options it was trained with, or give another folder; checkpoint and model are as they "
+            "were"
         )
 
 

@@ -74,8 +74,8 @@ def test_beside_a_card_stands_what_is_known_of_it(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"role": "look"}, "role must be one of"),
-        ({"causal": True}, "causal must be one of"),
+        ({"role": "look"}, "role should be one of"),
+        ({"causal": True}, "causal should be one of"),
         ({"forms": {"fast": max}}, "the first form is `naive`"),
     ],
 )

@@ -91,7 +91,7 @@ def test_every_training_of_a_grid_is_stored_and_nothing_else(name: str) -> None:
         found = grid.by_training(stored(name))
         assert set(found) == {(arm, seed) for arm in grid.arms for seed in grid.seeds}
         for (arm, _), rows in found.items():
-            assert len(rows) == len(found[arm, 0])
+            assert len(rows) == len(found[arm, grid.seeds[0]])
             assert not len(rows) % max(1, len(grid.arms[arm].frames))
             left -= {row["figure"] for row in rows}
         assert set(grid.baselines) <= left

@@ -203,7 +203,7 @@ def test_claims_ask_for_the_letters_they_need(cards):
         ),
         (lambda: claimed_costs([], n=1, title=""), "`cards` is empty"),
         (lambda: spectrum_curves({}, title=""), "`series` is empty"),
-        (lambda: spectrum_curves({"a": [1]}, title="", share=90), "0 < share ≤ 1; got 90"),
+        (lambda: spectrum_curves({"a": [1]}, title="", share=90), "0 < share ≤ 1, got 90"),
         (lambda: spectrum_curves({"a": [0.5, 2]}, title=""), "shares between 0 and 1"),
         (lambda: spectrum_curves({"a": [0.5, 0.4]}, title=""), "'a' falls"),
         (lambda: spectrum_curves({"a": [[[0.5]]]}, title=""), r"2 axes \(maps, rank\)"),
@@ -220,7 +220,7 @@ def test_a_history_or_bare_rows_in_place_of_named_rows():
 
     with pytest.raises(TypeError, match=r"run 'a' is a History: give its rows, as history\.rows"):
         loss_curves({"a": History()}, title="t")
-    with pytest.raises(TypeError, match="`runs` must map names to values, such as"):
+    with pytest.raises(TypeError, match="`runs` should map names to values, such as"):
         loss_curves(History.rows, title="t")
 
 

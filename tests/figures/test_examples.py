@@ -78,5 +78,5 @@ def test_bad_input_is_answered_with_a_sentence(call, words):
 
 
 def test_one_string_is_not_a_list_of_tokens():
-    with pytest.raises(TypeError, match="must be a list, got 'abc'"):
+    with pytest.raises(TypeError, match="should be a list, got 'abc'"):
         token_strip("abc", title="")

@@ -232,8 +232,8 @@ def test_a_film_may_show_something_else_than_weights(attention):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: heat_map(np.ones((2, 3, 5)), title=""), "must have 2 axes .*weights\\[0\\]"),
-        (lambda: heat_map(np.ones(5), title=""), "must have 2 axes \\(n, m\\), got 1"),
+        (lambda: heat_map(np.ones((2, 3, 5)), title=""), "should have 2 axes .*weights\\[0\\]"),
+        (lambda: heat_map(np.ones(5), title=""), "should have 2 axes \\(n, m\\), got 1"),
         (lambda: heat_map(np.ones((0, 5)), title=""), "is empty"),
         (lambda: heat_map([[1.0], [1.0, 2.0]], title=""), "ragged"),
         (lambda: heat_map([[np.nan, 1.0]], title=""), "1 values that are NaN .* at \\(0, 0\\)"),
@@ -254,11 +254,11 @@ def test_bad_input_is_answered_with_a_sentence(call, words):
 
 
 def test_wrong_kinds_are_answered_with_a_sentence():
-    with pytest.raises(TypeError, match="must hold numbers"):
+    with pytest.raises(TypeError, match="should hold numbers"):
         heat_map([["a", "b"]], title="")
-    with pytest.raises(TypeError, match="must be bool"):
+    with pytest.raises(TypeError, match="should be bool"):
         heat_map([[1.0]], mask=[[0.0]], title="")
-    with pytest.raises(TypeError, match="must be a list, got 'abc'"):
+    with pytest.raises(TypeError, match="should be a list, got 'abc'"):
         heat_map(np.ones((3, 3)), "abc", title="")
 
 
@@ -278,7 +278,7 @@ def test_lines_part_neighbours_of_different_groups(attention):
         (([0, 1], [0] * 7), ValueError, "3 groups of rows and 7 of columns, got 2 and 7"),
         ([0, 1, 1], TypeError, "two lists"),
         (3, TypeError, "two lists"),
-        ((list("abc"), [0] * 7), TypeError, "`groups` must hold numbers"),
+        ((list("abc"), [0] * 7), TypeError, "`groups` should hold numbers"),
     ],
 )
 def test_groups_that_do_not_fit_are_refused(attention, groups, error, words):

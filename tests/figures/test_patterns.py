@@ -213,7 +213,7 @@ def test_patterns_stay_light():
         (lambda: pattern_map(full(), 513, title=""), "1 to 512 positions, got 513"),
         (
             lambda: pattern_map(full(), 7, block=0, title=""),
-            "`block` must be 1 to 512 positions, got 0",
+            "`block` should be 1 to 512 positions, got 0",
         ),
         (lambda: pattern_map(np.ones((3, 5), bool), 3, title=""), "shape \\(3, 3\\), got"),
         (lambda: pattern_map(per_head(full(), causal()), 3, title=""), "head_patterns, or one"),

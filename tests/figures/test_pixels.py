@@ -89,7 +89,7 @@ def test_what_cannot_be_drawn_is_refused():
         draw(pixel=(3, 2))
     with pytest.raises(ValueError, match="`panels` is empty"):
         draw({})
-    with pytest.raises(TypeError, match="'a' must be bool"):
+    with pytest.raises(TypeError, match="'a' should be bool"):
         draw({"a": BESIDE.astype(int)})
     with pytest.raises(ValueError, match="the same image after the same layers"):
         draw({"a": BESIDE, "b": LAYERS})
@@ -97,5 +97,5 @@ def test_what_cannot_be_drawn_is_refused():
         draw({"a": np.zeros((7, 3, 5), bool)})
     with pytest.raises(ValueError, match=r"`future` names \['b'\]"):
         draw(future={"b": BESIDE})
-    with pytest.raises(ValueError, match=r"`blocks: a` must have shape \(3, 5\), got \(5, 3\)"):
+    with pytest.raises(ValueError, match=r"`blocks: a` should have shape \(3, 5\), got \(5, 3\)"):
         draw(blocks={"a": np.zeros((5, 3), int)})

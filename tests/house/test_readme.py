@@ -67,7 +67,7 @@ def test_lessons_come_in_their_order_with_both_times(clone):
         (7, 23, 50),
     ]
     plant_lesson(clone, "02_heads.ipynb", question="Why?", minutes=20, work_minutes="50")
-    with pytest.raises(ValueError, match="work_minutes must be an int"):
+    with pytest.raises(ValueError, match="work_minutes should be an int"):
         readme.lessons(clone)
 
 

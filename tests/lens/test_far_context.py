@@ -324,7 +324,7 @@ def test_what_does_not_fit_is_refused(change: dict[str, Any], error: type, words
 def test_a_number_that_was_not_measured_is_refused() -> None:
     found = far_context(window_model(3), texts(), last=LAST, distances=(5,), perturbations=["cut"])
     for given, words in (
-        (("far", 6, "cut"), "one of those measured, 5; got 6"),
+        (("far", 6, "cut"), "one of those measured, 5, got 6"),
         (("common", 5, "cut"), "there is no class 'common'"),
         (("far", 5, "shuffle"), "there is no perturbation 'shuffle'"),
     ):

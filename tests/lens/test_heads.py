@@ -98,7 +98,7 @@ def test_half_precision_and_gradients_are_fine():
 
 def test_bad_input_is_reported():
     w = torch.full((2, 1, 3, 3), 1 / 3)
-    with pytest.raises(ValueError, match="tokens must be 3 keys' tokens, or 2 lists"):
+    with pytest.raises(ValueError, match="tokens should be 3 keys' tokens, or 2 lists"):
         head_statistics(w, ["a", "b"])
     with pytest.raises(TypeError, match="split it first"):
         head_statistics(w, "abc")
@@ -112,5 +112,5 @@ def test_bad_input_is_reported():
 
 @pytest.mark.parametrize("tokens", [[1, 2, 3], ["a", 2, "c"], [["a", "b", "c"], "abc"]])
 def test_tokens_that_are_no_texts(tokens) -> None:
-    with pytest.raises(TypeError, match="tokens must be texts"):
+    with pytest.raises(TypeError, match="tokens should be texts"):
         head_statistics(torch.full((2, 5, 3, 3), 1 / 3), tokens)

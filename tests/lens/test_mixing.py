@@ -196,7 +196,7 @@ def test_bad_input_is_reported():
     x = torch.randn(B, N, DIM)
     with pytest.raises(ValueError, match="two calls with the same input differ"):
         mixing_matrix(nn.Dropout(0.5), x)
-    with pytest.raises(ValueError, match=r"x must be floating-point of shape \(b, n, dim\)"):
+    with pytest.raises(ValueError, match=r"x should be floating-point of shape \(b, n, dim\)"):
         mixing_matrix(nn.Identity(), x[0])
     with pytest.raises(ValueError, match="floating-point"):
         mixing_matrix(nn.Identity(), x.long())

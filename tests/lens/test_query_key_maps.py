@@ -298,7 +298,7 @@ def test_placing_another_models_tokens(points):
         ({"method": "mds"}, "no method 'mds'"),
         ({"metric": "manhattan"}, "no metric"),
         ({"scaling": "yes"}, "no scaling"),
-        ({"dimensions": 4}, "must be 2 or 3"),
+        ({"dimensions": 4}, "should be 2 or 3"),
         ({"dimensions": 2.0}, "whole number"),
         ({"neighbours": 1}, "at least 2"),
         ({"neighbours": 110}, "collect more tokens"),
@@ -308,7 +308,7 @@ def test_placing_another_models_tokens(points):
         ({"heads": [(2, 0)]}, r"from \(0, 0\) to \(1, 2\)"),
         ({"heads": []}, "is empty"),
         ({"heads": (0, 1)}, r"pairs in a list, .* got \(0, 1\)"),
-        ({"reference": 3}, "must be Maps"),
+        ({"reference": 3}, "should be Maps"),
     ],
 )
 def test_wrong_options(points, options, words):

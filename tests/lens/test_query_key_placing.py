@@ -75,8 +75,8 @@ BAD = {
     "empty": (None, "  \n", "the text is empty"),
     "no tokens": (lambda text: [], "a", "has no tokens"),
     "too long": (lambda text: [1] * (LONGEST + 1), "a", "513 tokens, more than 512; shorten it"),
-    "two sequences": (lambda text: [[1, 2], [3, 4]], "a", r"\(n\) or \(1, n\); got .*\(2, 2\)"),
-    "a text again": (lambda text: text, "a", "must return ids, .* got str"),
+    "two sequences": (lambda text: [[1, 2], [3, 4]], "a", r"\(n\) or \(1, n\), got .*\(2, 2\)"),
+    "a text again": (lambda text: text, "a", "should return ids, .* got str"),
     "ids of another model": (lambda text: [10**6], "a", "1000000|cannot read this text"),
     "longer than the model": (lambda text: [1] * 300, "a", "300"),
 }
@@ -105,7 +105,7 @@ def test_what_no_placer_can_be_made_of(shipped):
     model, task, _, maps = shipped
     with pytest.raises(TypeError, match="`maps` are what `project` returns, got Points"):
         placer(model, maps.points, task.encode, task.tokens)
-    with pytest.raises(TypeError, match="`encode` must be a function, got str"):
+    with pytest.raises(TypeError, match="`encode` should be a function, got str"):
         placer(model, maps, "a", task.tokens)
-    with pytest.raises(TypeError, match="`read` must be a function, got NoneType"):
+    with pytest.raises(TypeError, match="`read` should be a function, got NoneType"):
         placer(model, maps, task.encode, None)

@@ -110,7 +110,7 @@ def test_bad_input_is_reported():
     with pytest.raises(ValueError, match=r"\(b, m\) for maps"):
         spectrum(torch.rand(2, 3, 5, 5), padding=torch.ones(3, 5, dtype=torch.bool))
     found = Spectrum(np.ones(3), (3, 3))
-    with pytest.raises(ValueError, match="0 < share ≤ 1; got 90"):
+    with pytest.raises(ValueError, match="0 < share ≤ 1, got 90"):
         found.rank(90)
     with pytest.raises(ValueError, match="no kind of share 'value'; did you mean 'values'"):
         found.cumulative("value")

@@ -492,7 +492,7 @@ def test_only_and_keep():
     assert seen.names == ["layers.1.self_attn"]
     with pytest.raises(ValueError, match="matches no module"), watch(model, only="layer.1"):
         pass
-    with pytest.raises(ValueError, match="keep must be"), watch(model, keep="gpu"):
+    with pytest.raises(ValueError, match="keep should be"), watch(model, keep="gpu"):
         pass
 
 

@@ -113,7 +113,7 @@ def test_energy_and_co2_follow_from_the_stated_assumptions():
     assert cost.kwh == pytest.approx(100)
     assert cost.kg_co2 == pytest.approx(50)
     assert "100 W" in cost.assumptions
-    with pytest.raises(ValueError, match="watts must be a positive number"):
+    with pytest.raises(ValueError, match="watts should be a positive number"):
         training_cost(1, 1, tokens=1, watts=0)
 
 

@@ -26,6 +26,9 @@ AT_USUAL_WIDTHS = {("linear", "chunked"), ("axial", "blocked")}  # their segment
         ("brc", "projected", 301, False),
         ("nbrc", "projected", 301, False),
         ("reformer", "chunked", 14_849, False),
+        ("block_recurrent", "chunked", 301, False),
+        ("block_recurrent", "naive", 301, False),
+        ("rwkv", "chunked", 8_387, False),
     ],
 )
 def test_the_law_of_a_form_is_what_it_costs(name, form, n, backward) -> None:
@@ -44,14 +47,17 @@ def test_the_law_of_a_form_is_what_it_costs(name, form, n, backward) -> None:
 @pytest.mark.parametrize(
     ("name", "form"),
     [("performer", "recurrent"), ("linear", "recurrent"), ("axial", "blocked"),
-     ("linear", "chunked"), ("reformer", "chunked")],
+     ("linear", "chunked"), ("reformer", "chunked"), ("block_recurrent", "chunked"),
+     ("block_recurrent", "naive")],
 )  # fmt: skip
 def test_a_million_tokens_are_counted_at_short_lengths(name, form, monkeypatch) -> None:
     lengths = []
     counts = costs._counts
     monkeypatch.setattr(costs, "_counts", lambda *at: lengths.append(at[1]) or counts(*at))
-    costs.counted.__wrapped__(subject(name, form=form, causal=name == "linear"), 10**6, False)
+    causal = name in ("linear", "block_recurrent")
+    costs.counted.__wrapped__(subject(name, form=form, causal=causal), 10**6, False)
     assert max(lengths) < 15_000
+    assert name != "block_recurrent" or sum(lengths) < 500
     assert form != "recurrent" or sum(lengths) < 500  # as each token is a step
 
 

@@ -79,7 +79,7 @@ def test_without_names_every_mechanism_is_swept(monkeypatch, capsys):
         (["rope"], "no mechanism that mixes positions, and no family, called 'rope'"),
         (["full", "--heads", "5"], "heads=5 does not divide"),
         (["full", "--dtype", "bfloat16", "--peers"], "--dtype bfloat16 is for forward and both"),
-        (["full", "--device", "tpu"], "--device must be cpu or cuda"),
+        (["full", "--device", "tpu"], "--device should be cpu or cuda"),
     ],
 )
 def test_what_cannot_be_run_is_said(given, words, capsys):

@@ -108,7 +108,7 @@ def test_settings_come_back_even_after_an_error():
 def test_refusals():
     with pytest.raises(ValueError, match="at least one function"):
         compare({})
-    with pytest.raises(ValueError, match="one of a, b; got 'c'"):
+    with pytest.raises(ValueError, match="one of a, b, got 'c'"):
         compare({"a": int, "b": int}, baseline="c")
     with pytest.raises(ValueError, match="repeats should be at least 1"):
         compare({"a": int}, repeats=0)

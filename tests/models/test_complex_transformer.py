@@ -115,7 +115,7 @@ def test_calls_that_make_no_sense() -> None:
         model(heads=4)
     with pytest.raises(ValueError, match="max_len=11"):
         model()(torch.zeros(1, 12).long())
-    with pytest.raises(ValueError, match="tokens must be whole numbers"):
+    with pytest.raises(ValueError, match="tokens should be whole numbers"):
         model()(torch.zeros(1, 3))
     with pytest.raises(ValueError, match="tokens should lie in 0 … 16"):
         model()(torch.full((1, 3), V))

@@ -108,7 +108,7 @@ def test_refuses_a_length_the_model_cannot_take(make):
             count(make(), n)
     with pytest.raises(ValueError, match="n should be at least 0, got -1"):
         count(make(), -1)
-    with pytest.raises(TypeError, match="model must be a TinyTransformer; got a NoneType"):
+    with pytest.raises(TypeError, match="model should be a TinyTransformer, got a NoneType"):
         count(None, N)
 
 

@@ -205,7 +205,7 @@ def test_refusals(make, tokens, options, word):
         ({"temperature": "hot"}, "temperature should be a number, got 'hot'"),
         ({"temperature": None}, "temperature should be a number, got None"),
         ({"temperature": [1.0]}, "temperature should be a number"),
-        ({"generator": 3}, r"generator must be a torch\.Generator or None; got a int"),
+        ({"generator": 3}, r"generator should be a torch\.Generator or None, got a int"),
         ({"incremental": "no"}, "incremental should be True or False, got 'no'"),
     ],
 )
@@ -216,7 +216,7 @@ def test_refuses_the_wrong_type(make, tokens, options, words):
 
 @pytest.mark.parametrize("model", [None, "full", torch.nn.Linear(3, 3)])
 def test_refuses_what_is_no_model(tokens, model):
-    with pytest.raises(TypeError, match="model must be a TinyTransformer; got a"):
+    with pytest.raises(TypeError, match="model should be a TinyTransformer, got a"):
         generate(model, tokens, 2)
 
 
@@ -246,7 +246,7 @@ def test_a_model_that_gives_nan_is_refused(make, tokens, temperature, incrementa
 @pytest.mark.parametrize(
     ("logits", "error", "words"),
     [
-        ([1.0, 2.0], TypeError, "logits must be a tensor; got a list"),
+        ([1.0, 2.0], TypeError, "logits should be a tensor, got a list"),
         (torch.zeros(3), ValueError, r"\(b, vocab\).* got torch.float32 of shape \(3,\)"),
         (torch.zeros(2, 3, 5), ValueError, r"shape \(2, 3, 5\)"),
         (torch.zeros(2, 0), ValueError, r"shape \(2, 0\)"),
@@ -281,9 +281,9 @@ def test_the_prompt_is_checked_even_for_no_steps(make, tokens):
 
 
 def test_refuses_a_prompt_of_another_shape(make, tokens):
-    with pytest.raises(ValueError, match=r"\(b, n\); got shape \(11,\).* tokens\[None\]"):
+    with pytest.raises(ValueError, match=r"\(b, n\), got shape \(11,\).* tokens\[None\]"):
         generate(make(), tokens[0], 2)
-    with pytest.raises(ValueError, match=r"\(b, n\); got <class 'list'>"):
+    with pytest.raises(ValueError, match=r"\(b, n\), got <class 'list'>"):
         generate(make(), [[1, 2]], 2)
 
 

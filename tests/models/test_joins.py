@@ -273,7 +273,7 @@ def test_models_decode_step_by_step_and_are_stored(join: str, tmp_path: Any) -> 
         ("sub_ln", {}, "sub_ln needs layers"),
         ("layer_scale", {}, "layer_scale needs layers"),
         ("layer_scale", {"epsilon": 0.0}, "epsilon should be more than 0, got 0.0"),
-        ("drop_path", {"rate": 1.0}, "rate is a probability, 0 ≤ rate < 1; got 1.0"),
+        ("drop_path", {"rate": 1.0}, "rate is a probability, 0 ≤ rate < 1, got 1.0"),
         ("drop_path", {"rate": -0.1}, "rate is a probability"),
         ("drop_path", {"layers": 3, "layer": 3}, "layer counts from 0 to layers - 1 = 2, got 3"),
         ("pre_norm", {"norm": "batch_norm"}, "no norm 'batch_norm'"),

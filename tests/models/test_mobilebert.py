@@ -18,7 +18,9 @@ SMALL = MobileBERTOptions(dim=14, inside=6, heads=2, hidden=11, feeds=3)
 VARIANTS = {
     "mobile": SMALL,
     "tiny": MobileBERTOptions(dim=14, inside=6, heads=2, hidden=11, feeds=2, reads="bottleneck"),
-    "normed": MobileBERTOptions(dim=14, inside=6, heads=2, hidden=11, feeds=1, norm="layer"),
+    "normed": MobileBERTOptions(
+        dim=14, inside=6, heads=2, hidden=11, feeds=1, norm="layer", curve="gelu"
+    ),
     "teacher": MobileBERTOptions(
         dim=14, inside=26, heads=2, hidden=22, feeds=1, reads="stream", norm="layer"
     ),
@@ -39,6 +41,7 @@ def theirs_of(sizes: MobileBERTOptions) -> nn.Module:
         vocab_size=19, hidden_size=sizes.dim, embedding_size=5, num_hidden_layers=1,
         num_attention_heads=sizes.heads, intermediate_size=sizes.hidden,
         intra_bottleneck_size=sizes.inside, num_feedforward_networks=sizes.feeds,
+        hidden_act=sizes.curve,
         key_query_shared_bottleneck=sizes.reads == "shared", max_position_embeddings=9,
         use_bottleneck_attention=sizes.reads == "bottleneck",
         normalization_type={"none": "no_norm", "layer": "layer_norm"}[sizes.norm],

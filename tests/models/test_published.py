@@ -8,6 +8,7 @@ from attnlab.models.published import (
     mobilebert_counts,
     synthesizer_counts,
 )
+from attnlab.models.published_experts import switch_counts
 
 ROWS = synthesizer_counts()
 OURS = {row.model: row.parameters for row in ROWS}
@@ -75,6 +76,14 @@ def test_what_is_said_of_mobileberts_differences() -> None:
     not_listed = 24 * (10_752 + 7_168) + 514 * 512 + 3 * 512
     assert round(not_listed / 1e6, 1) == 0.7
     assert round(teacher.parameters / 1e6 - teacher.published, 1) == 1.2
+
+
+def test_numbers_that_nobody_here_has_read_are_marked() -> None:
+    rows = [*synthesizer_counts(), *albert_counts(), *mobilebert_counts(), *evolved_counts()]
+    unread = {row.model for row in rows if row.source.startswith("not verified")}
+    assert {"IB-BERT", "Evolved Transformer big", "dense"} <= unread
+    assert not unread & {"MobileBERT", "MobileBERT-tiny", "all shared"}
+    assert all(row.source for row in (*rows, *switch_counts()))
 
 
 def test_the_evolved_transformer_is_as_printed() -> None:

@@ -13,7 +13,7 @@ from attnlab.models.tiny import DecoderState, TinyTransformer
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"dim": 12, "heads": 5}, r"heads must divide dim.*nearest number that fits is heads=4"),
+        ({"dim": 12, "heads": 5}, r"heads should divide dim.*nearest number that fits is heads=4"),
         ({"dim": 0}, "dim should be at least 1, got 0"),
         ({"hidden": -3}, "hidden should be at least 1, got -3"),
         ({"attention": "ful"}, "did you mean 'full'"),
@@ -36,7 +36,7 @@ from attnlab.models.tiny import DecoderState, TinyTransformer
         ({"kind": "classifier", "classes": 3, "features": 5}, "either tokens"),
         ({"kind": "classifier", "classes": 3, "vocab": None}, "either tokens"),
         ({"kind": "classifier", "classes": 0}, "classes should be at least 1"),
-        ({"attention": ["full"] * 3}, "one entry per layer: 4; got 3"),
+        ({"attention": ["full"] * 3}, "one entry per layer: 4, got 3"),
         ({"attention_options": {"causal": True}}, "cannot set 'causal'"),
         ({"attention_options": [{}, {}, {}, {"dim": 3}]}, "cannot set 'dim'"),
         ({"dropout": math.nan}, "dropout is a probability"),
@@ -45,7 +45,7 @@ from attnlab.models.tiny import DecoderState, TinyTransformer
         ({"dim": 10**9, "heads": 7}, "too many for a small model: dim=1000000000"),
         ({"vocab": 10**12}, "too many for a small model"),
         ({"max_len": 10**12, "positions": "sinusoidal"}, "too many for a small model"),
-        ({"attention_options": [{}]}, "one entry per layer: 4; got 1"),
+        ({"attention_options": [{}]}, "one entry per layer: 4, got 1"),
     ],
 )
 def test_building(options, sentence):
@@ -93,7 +93,7 @@ def test_an_unknown_option_of_the_mechanism_is_named():
 def test_attention_that_is_not_attention():
     with pytest.raises(TypeError, match="catalogue name, a module or a function"):
         TinyTransformer(29, attention=3)
-    with pytest.raises(TypeError, match=r"must return an nn\.Module; got int"):
+    with pytest.raises(TypeError, match=r"should return an nn\.Module, got int"):
         TinyTransformer(29, attention=lambda dim, heads, causal: 3)
     with pytest.raises(TypeError, match=r"function\(dim, heads, causal=…\).* does not allow"):
         TinyTransformer(29, attention=lambda: 3)
@@ -164,7 +164,7 @@ def test_vectors_of_another_shape_or_dtype(make, shape):
 
 @pytest.mark.parametrize("padding", [torch.ones(3, 11), torch.ones(3, 7, dtype=torch.bool)])
 def test_padding_of_another_shape_or_dtype(make, tokens, padding):
-    with pytest.raises(ValueError, match="padding must be bool"):
+    with pytest.raises(ValueError, match="padding should be bool"):
         make()(tokens, padding)
 
 
@@ -180,11 +180,11 @@ def test_source_and_memory(make, tokens, source):
         make("encoder_decoder").step(tokens[:, :1])
     with pytest.raises(ValueError, match="memory is given"):
         make().decode(tokens, memory=torch.zeros(3, 5, 12))
-    with pytest.raises(ValueError, match=r"\(3, m, 12\); got \(3, 5, 11\)"):
+    with pytest.raises(ValueError, match=r"\(3, m, 12\), got \(3, 5, 11\)"):
         make("encoder_decoder").decode(tokens, memory=torch.zeros(3, 5, 11))
-    with pytest.raises(TypeError, match="memory must be a tensor"):
+    with pytest.raises(TypeError, match="memory should be a tensor"):
         make("encoder_decoder").decode(tokens, memory=[1])
-    with pytest.raises(ValueError, match=r"memory_padding must be bool of shape .*\(3, 5\)"):
+    with pytest.raises(ValueError, match=r"memory_padding should be bool of shape .*\(3, 5\)"):
         make("encoder_decoder").decode(
             tokens, memory=torch.zeros(3, 5, 12), memory_padding=torch.ones(3, 7).bool()
         )
@@ -203,15 +203,15 @@ def test_parts_that_a_kind_lacks(make, tokens, running_mean):
 
 def test_what_is_no_tensor_or_elsewhere(make, tokens):
     model = make()
-    with pytest.raises(TypeError, match="the input must be a tensor; got a list"):
+    with pytest.raises(TypeError, match="the input should be a tensor, got a list"):
         model([[1, 2]])
-    with pytest.raises(TypeError, match="padding must be a tensor; got a ndarray"):
+    with pytest.raises(TypeError, match="padding should be a tensor, got a ndarray"):
         model(tokens, torch.ones(tokens.shape).bool().numpy())
     with pytest.raises(ValueError, match="padding is on meta but the model is on cpu"):
         model(tokens, torch.ones(tokens.shape, device="meta").bool())
     nested = torch.nested.nested_tensor([tokens[0], tokens[1, :5]], layout=torch.jagged)
     for strange in (tokens.to_sparse(), nested):
-        with pytest.raises(TypeError, match="the input must be an ordinary dense tensor"):
+        with pytest.raises(TypeError, match="the input should be an ordinary dense tensor"):
             model(strange)
     with pytest.raises(TypeError, match="keyword arguments as a dict"):
         make(attention_options="naive")
@@ -219,7 +219,7 @@ def test_what_is_no_tensor_or_elsewhere(make, tokens):
 
 def test_vectors_that_are_no_stream(make):
     model = make()
-    with pytest.raises(TypeError, match="x must be a tensor"):
+    with pytest.raises(TypeError, match="x should be a tensor"):
         model.logits(None)
     for x in (torch.zeros(3, 5), torch.zeros(3, 12, dtype=LONG)):
         with pytest.raises(ValueError, match="float vectors of width dim=12"):

@@ -151,8 +151,8 @@ def test_files_that_do_not_fit(make, tmp_path, change, sentence):
         ({"hidden": 10**6}, "differs in shape"),
         ({"layers": float("nan")}, "layers should be a whole number, got nan"),
         ({"layers": None}, "layers should be a whole number, got None"),
-        ({"attention": {"a": 1}}, "attention must be a catalogue name"),
-        ({"attention": [["full"], "full"]}, "attention must be a catalogue name"),
+        ({"attention": {"a": 1}}, "attention should be a catalogue name"),
+        ({"attention": [["full"], "full"]}, "attention should be a catalogue name"),
         (
             {
                 "attention": "synthesizer",
@@ -235,9 +235,9 @@ def test_every_mechanism_is_saved_and_loaded(make, tokens, tmp_path, name):
 
 @pytest.mark.parametrize("path", [None, 7, ["m"]])
 def test_a_path_that_is_none(make, path):
-    with pytest.raises(TypeError, match="path must be the name of a file"):
+    with pytest.raises(TypeError, match="path should be the name of a file"):
         make().save(path)
-    with pytest.raises(TypeError, match="path must be the name of a file"):
+    with pytest.raises(TypeError, match="path should be the name of a file"):
         TinyTransformer.load(path)
 
 
@@ -251,7 +251,7 @@ def test_a_failed_save_keeps_the_old_file(make, tmp_path):
         model.save(tmp_path / "m", extra={"config": "mine"})
     with pytest.raises(ValueError, match="half a surrogate pair"):
         model.save(tmp_path / "m", extra={"note": "\ud800"})
-    with pytest.raises(TypeError, match="extra must be a dict of strings; got a list"):
+    with pytest.raises(TypeError, match="extra should be a dict of strings, got a list"):
         model.save(tmp_path / "m", extra=["a"])
     with pytest.raises(IsADirectoryError, match="is a folder"):
         model.save(tmp_path)

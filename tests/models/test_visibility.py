@@ -148,7 +148,6 @@ def test_rows_are_cut_and_moved_together() -> None:
         ("language_model", {"attention": "longformer", "attention_options": {"window": 2}},
          both_sides(), "decides itself which token sees which"),
         ("classifier", {}, both_sides(), "this model's kind is 'classifier'"),
-        ("encoder_decoder", {}, both_sides(), "this model's kind is 'encoder_decoder'"),
         ("language_model", {}, both_sides(5), r"should be bool of shape \(3, 7, 7\)"),
         ("language_model", {}, Visibility(torch.ones(B, N, N)), "got torch.float32"),
         ("language_model", {}, both_sides(positions=torch.arange(N)[None]),
@@ -162,10 +161,37 @@ def test_rows_are_cut_and_moved_together() -> None:
 )  # fmt: skip
 def test_what_does_not_fit_is_refused_in_a_sentence(kind, options, visibility, sentence) -> None:
     made = model(kind, **options)
-    source = {"source": tokens()} if kind == "encoder_decoder" else {}
     with pytest.raises(ValueError, match=sentence):
-        made(tokens(), structure=visibility, **source)
+        made(tokens(), structure=visibility)
 
 
 def test_experts_may_take_tokens_in_the_order_of_the_text() -> None:
     assert model(feed="switch")(tokens(), structure=past()).isfinite().all()
+
+
+def test_the_decoder_of_an_encoder_decoder_is_told_of_its_own_tokens() -> None:
+    made, source = model("encoder_decoder"), tokens()[:, :5]
+    causal = made(tokens(), source=source)
+    torch.testing.assert_close(made(tokens(), source=source, structure=past()), causal)
+    open_ = made(tokens(), source=source, structure=both_sides())
+    other = tokens()
+    other[:, -1] = (other[:, -1] + 1) % VOCAB
+    assert not torch.isclose(
+        made(other, source=source, structure=both_sides())[:, 0], open_[:, 0]
+    ).all()
+    torch.testing.assert_close(made(other, source=source)[:, 0], causal[:, 0])
+    memory = made.encode(source)
+    x = made.decode(tokens(), memory=memory, structure=both_sides())
+    torch.testing.assert_close(made.logits(x), open_)
+
+
+def test_where_no_order_can_be_told_it_is_refused() -> None:
+    made, source = model("encoder_decoder"), tokens()
+    with pytest.raises(ValueError, match=r"leave structure out here, and give it to decode\(\)"):
+        made.encode(source, structure=both_sides())
+    memory = made.encode(source)
+    for which, read in ((made, {"memory": memory}), (model(), {})):
+        with pytest.raises(ValueError, match=r"cannot be told to step\(\)"):
+            which.step(tokens(), structure=both_sides(), **read)
+    with pytest.raises(ValueError, match=r"bool of shape \(3, 7, 7\)"):
+        made(tokens(), source=source, structure=both_sides(5))

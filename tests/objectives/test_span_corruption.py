@@ -63,6 +63,19 @@ def test_source_and_target_give_the_text_again(options) -> None:
         assert [token for token in source if ids.sentinel <= token < ids.end] == written
 
 
+def test_spans_of_bytes_are_as_long_as_words() -> None:
+    """As of ByT5: 15 % of 256 bytes are 38, in 2 spans of 20 in the mean; with spans of 3, 13."""
+    text = task("documentation", unit="bytes", length=256)
+    batch = text.batch("train", 50, 0)
+    for options, spans in (({"span": 20}, 2), ({}, 13)):
+        objective = attnlab.build("span_corruption", vocab=text.vocab, **options)
+        with record() as notes:
+            objective.prepare(batch, torch.Generator().manual_seed(0))
+        cut = notes.last("hidden")
+        assert (cut.sum(-1) == 38).all()
+        assert ((cut & ~cut.roll(1, dims=1)).sum(-1) == spans).all()
+
+
 def test_every_way_to_cut_a_text_is_as_likely_as_another() -> None:
     """6 of 10 tokens are noise, in 2 spans: 3 ways for what is kept, 5 for the noise."""
     options = SpanCorruptionOptions(rate=0.6, span=3)

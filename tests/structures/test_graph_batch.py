@@ -110,5 +110,5 @@ def test_what_is_no_batch() -> None:
         GraphBatch.fitting(TreeBatch.example(batch.padding), x, None)
     with pytest.raises(ValueError, match="1 sequences of 2 tokens, but there are 1 of 4"):
         GraphBatch.fitting(batch, torch.zeros(1, 4, 3), None)
-    with pytest.raises(ValueError, match="there are 1 graphs; got row 1"):
+    with pytest.raises(ValueError, match="there are 1 graphs, got row 1"):
         batch.graph(1)

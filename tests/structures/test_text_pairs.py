@@ -69,7 +69,7 @@ def test_a_slice_has_the_rows_of_the_whole() -> None:
 @pytest.mark.parametrize(
     ("questions", "texts", "length", "sentence"),
     [
-        ([], [], None, "at least one question, and a text for each; got 0 questions and 0 texts"),
+        ([], [], None, "at least one question, and a text for each, got 0 questions and 0 texts"),
         ([1, 2], [3], None, "got 2 questions and 1 texts"),
         ([1], [0], None, "the length of a text should be at least 1, got 0"),
         ([0], [1], None, "the length of a question should be at least 1, got 0"),

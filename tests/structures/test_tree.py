@@ -298,9 +298,9 @@ def circle() -> Node:
         (Node("S", ["a", Node(None, ["b"])]), TypeError, r"label of tree\[1\] .* got None"),
         (Node("S", ["a", Node("NP", [])]), ValueError, r"tree\[1\], labelled 'NP', has no child"),
         (Node("S", []), ValueError, "tree, labelled 'S', has no children"),
-        (Node("S", ["a", ("b", "N")]), TypeError, r"tree\[1\] should be .* or a string; got \('b'"),
-        ("dog", TypeError, "tree should be a tree of nltk; got 'dog'"),
-        (None, TypeError, "tree should be a tree of nltk; got None"),
+        (Node("S", ["a", ("b", "N")]), TypeError, r"tree\[1\] should be .* or a string, got \('b'"),
+        ("dog", TypeError, "tree should be a tree of nltk, got 'dog'"),
+        (None, TypeError, "tree should be a tree of nltk, got None"),
     ],
 )
 def test_what_is_no_tree_is_refused_with_its_place(tree, error, sentence) -> None:

@@ -155,7 +155,7 @@ def test_rows_and_devices() -> None:
     [
         ([[1, 0]], "row 0 has a cycle: the parents of token 0"),
         ([[-1, -1]], "row 0 has 2 tokens without a parent"),
-        ([[5, -1]], r"0 … 1, or -1; got 5 at token 0 of row 0"),
+        ([[5, -1]], r"0 … 1, or -1, got 5 at token 0 of row 0"),
         ([[4, 3, 4, -1, 3]], "the leaves below a node stand side by side"),
     ],
 )

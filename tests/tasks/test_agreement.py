@@ -122,7 +122,7 @@ def test_the_example_says_what_is_asked() -> None:
         ({"most": 13, "words": 99}, "most should be at most 12, got 13"),
         ({"depth": 65}, "depth should be at most 64, got 65"),
         ({"words": 1025}, "words should be at most 1,024, got 1025"),
-        ({"fewest": 3}, "fewest should be at most 2, as most is; got 3"),
+        ({"fewest": 3}, "fewest should be at most 2, as most is, got 3"),
         ({"fewest": -1}, "fewest should be at least 0"),
         ({"most": 3, "depth": 5}, "with 3 attractors need depth=6 or more, got depth=5"),
         ({"words": 19}, "with 2 attractors need words=20 or more, got words=19"),

@@ -57,7 +57,7 @@ def test_the_class_is_the_signs_as_a_binary_number(coding: str) -> None:
         ({"steps": 9, "closing": 5}, "leaves 4 places for marked=5 numbers: give more steps"),
         ({"steps": 5, "closing": 0, "coding": "2021"}, "leaves 4 places for marked=5"),
         ({"steps": 5, "closing": 9}, "leaves 0 places"),
-        ({"marked": 17}, "at most 16, for each number doubles the classes; got 17"),
+        ({"marked": 17}, "at most 16, for each number doubles the classes, got 17"),
         ({"coding": "2022"}, "no coding '2022'; did you mean '2021' or '2020'"),
     ],
 )

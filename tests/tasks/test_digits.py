@@ -77,9 +77,9 @@ def test_options_that_make_no_task_are_refused():
         Digits(unit="patches", kind="language_model")
     with pytest.raises(ValueError, match="patch=2 has no effect with unit='pixels'"):
         Digits(patch=2)
-    with pytest.raises(ValueError, match="patch must divide 8: 1, 2 or 4; got 3"):
+    with pytest.raises(ValueError, match="patch should divide 8: 1, 2 or 4, got 3"):
         Digits(unit="patches", patch=3)
-    with pytest.raises(ValueError, match="patch must divide 8: 1, 2 or 4; got 8"):
+    with pytest.raises(ValueError, match="patch should divide 8: 1, 2 or 4, got 8"):
         Digits(unit="patches", patch=8)
     with pytest.raises(ValueError, match="no unit 'patch'; did you mean 'patches'"):
         Digits(unit="patch")

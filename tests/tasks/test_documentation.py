@@ -111,7 +111,7 @@ def test_the_longest_window_is_the_whole_validation_text(text_task):
     most = len(documentation._tokens_of_split(text_task.vocabulary, "validation")) - 1
     longest = Documentation(unit=text_task.unit, length=most)
     assert longest.batch("validation", 2, seed=0).inputs.shape == (2, most)
-    with pytest.raises(ValueError, match=f"length must be at most {most}, .*; got {most + 1}"):
+    with pytest.raises(ValueError, match=f"length should be at most {most}, .*, got {most + 1}"):
         Documentation(unit=text_task.unit, length=most + 1)
 
 
@@ -155,7 +155,7 @@ def test_a_text_longer_than_a_window_is_not_cut(text_task):
 def test_an_empty_text_is_refused(text_task):
     with pytest.raises(ValueError, match="The text is empty"):
         text_task.encode("")
-    with pytest.raises(TypeError, match="encode takes a str; got b'bytes', a bytes"):
+    with pytest.raises(TypeError, match="encode takes a str, got b'bytes', a bytes"):
         text_task.encode(b"bytes")
 
 
@@ -174,7 +174,7 @@ def test_tokens_that_are_no_text_show_as_such(text_task):
 
 def test_tokens_out_of_range_are_refused(text_task):
     for token in (-1, text_task.vocab):
-        with pytest.raises(ValueError, match=f"from 0 to {text_task.vocab - 1}; got {token}"):
+        with pytest.raises(ValueError, match=f"from 0 to {text_task.vocab - 1}, got {token}"):
             text_task.decode([token])
 
 
@@ -260,7 +260,7 @@ def test_a_vocabulary_that_lacks_pieces_is_refused(small_bpe):
     model["vocab"] = {f"odd{i}": i for i in range(300)}
     with pytest.raises(ValueError, match="or not all of it"):
         Documentation.from_vocabulary(json.dumps(carried))
-    with pytest.raises(TypeError, match=r"takes the JSON text of `task.vocabulary`; got a dict"):
+    with pytest.raises(TypeError, match=r"takes the JSON text of `task.vocabulary`, got a dict"):
         Documentation.from_vocabulary(carried)
 
 
@@ -288,7 +288,7 @@ def test_options_that_make_no_task_are_refused():
 def test_more_pieces_than_the_text_holds_are_refused(monkeypatch):
     short = {"train": {"a": "ab ab ab"}, "validation": {"b": "x"}}
     monkeypatch.setattr(documentation, "topics_by_split", lambda: short)
-    with pytest.raises(ValueError, match=r"bpe_size must be at most 258, .*; got 299"):
+    with pytest.raises(ValueError, match=r"bpe_size should be at most 258, .*, got 299"):
         documentation._trained_bpe(299)
 
 

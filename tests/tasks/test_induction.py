@@ -44,7 +44,7 @@ def test_the_sequence_decides_the_split(split):
 def test_options_that_make_no_task_are_refused():
     with pytest.raises(ValueError, match=r"length should be at least 8, got 7"):
         Induction(length=7)
-    with pytest.raises(ValueError, match="length=64 needs symbols of at least 32; got symbols=31"):
+    with pytest.raises(ValueError, match="length=64 needs symbols of at least 32, got symbols=31"):
         Induction(symbols=31)
     with pytest.raises(ValueError, match="only 12 different sequences"):
         Induction(length=8, symbols=4)

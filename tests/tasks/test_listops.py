@@ -105,7 +105,7 @@ def test_counts_of_tokens_do_not_give_the_value():
         ({"arguments": 1}, ValueError, "arguments should be at least 2, got 1"),
         ({"operators": ("MAX", "SUM")}, ValueError, "no operator 'SUM'"),
         ({"operators": ()}, ValueError, "operators should name one operator or more"),
-        ({"operators": ("SM", "SM")}, ValueError, r"each once; got \('SM', 'SM'\)"),
+        ({"operators": ("SM", "SM")}, ValueError, r"each once, got \('SM', 'SM'\)"),
         ({"operators": "MAX"}, TypeError, "operators"),
     ],
 )

@@ -39,9 +39,9 @@ def test_one_token_in_four_is_a_pair_and_only_its_keys_are_asked_for():
 
 
 def test_sizes_that_leave_no_room_are_refused():
-    with pytest.raises(ValueError, match="length=64 needs keys of at least 16; got keys=15"):
+    with pytest.raises(ValueError, match="length=64 needs keys of at least 16, got keys=15"):
         Lookup(length=64, keys=15)
     assert Lookup(length=64, keys=16).pairs == 16
-    with pytest.raises(ValueError, match="must be at most 10 with length=20; got questions=11"):
+    with pytest.raises(ValueError, match="should be at most 10 with length=20, got questions=11"):
         Lookup(length=20, questions=11)
     assert Lookup(length=16, questions=8).batch("train", 3, 0).inputs.shape == (3, 16)

@@ -45,7 +45,7 @@ def test_the_list_of_pairs_decides_the_split_whatever_is_asked(split):
 
 
 def test_options_that_make_no_task_are_refused():
-    with pytest.raises(ValueError, match="pairs=17 needs keys of at least 17; got keys=16"):
+    with pytest.raises(ValueError, match="pairs=17 needs keys of at least 17, got keys=16"):
         Recall(pairs=17)
     with pytest.raises(ValueError, match="queries=4 and pairs=3"):
         Recall(pairs=3, queries=4)

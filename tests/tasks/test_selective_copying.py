@@ -44,7 +44,7 @@ def test_the_list_decides_the_split(split):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"items": 7, "places": 5}, "need a place each.*at least 7; got places=5"),
+        ({"items": 7, "places": 5}, "need a place each.*at least 7, got places=5"),
         ({"spacing": "regular"}, "spacing"),
         ({"items": 2, "symbols": 5}, "only 25 different sequences"),
     ],

@@ -88,7 +88,7 @@ def test_too_few_contents_are_refused():
 def test_numbers_outside_the_vocabulary_are_refused() -> None:
     assert display_names([0, UNSCORED, 1], ["a", "b"]) == ["a", "", "b"]
     for wrong in (2, -1):
-        with pytest.raises(ValueError, match=f"Tokens are numbers from 0 to 1; got {wrong}"):
+        with pytest.raises(ValueError, match=f"Tokens are numbers from 0 to 1, got {wrong}"):
             display_names([0, wrong], ["a", "b"])
 
 
@@ -107,11 +107,11 @@ def test_a_row_of_tokens_may_come_in_many_forms(make):
         ([True], "a token should be a whole number, got True"),
         (torch.tensor([torch.nan]), "a token should be a whole number, got nan"),
         ([[1, 2], [3]], r"a token should be a whole number, got \[1, 2\]"),
-        (torch.zeros(2, 3, dtype=torch.long), r"one row \(n,\); got shape \(2, 3\)"),
-        (torch.tensor(3), r"one row \(n,\); got shape \(\)"),
-        ("ab", "a list of whole numbers; got a str"),
-        (None, "a list of whole numbers; got a NoneType"),
-        (3, "a list of whole numbers; got a int"),
+        (torch.zeros(2, 3, dtype=torch.long), r"one row \(n,\), got shape \(2, 3\)"),
+        (torch.tensor(3), r"one row \(n,\), got shape \(\)"),
+        ("ab", "a list of whole numbers, got a str"),
+        (None, "a list of whole numbers, got a NoneType"),
+        (3, "a list of whole numbers, got a int"),
     ],
 )
 def test_what_is_no_row_of_tokens(ids, sentence):

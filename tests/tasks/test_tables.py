@@ -94,7 +94,7 @@ def test_every_word_of_every_fact_is_known() -> None:
         ({"rows": 1}, "rows should be at least 2, got 1"),
         (
             {"rows": 12},
-            "about keywords has at most 11 rows, as many as .*; got rows=12",
+            "about keywords has at most 11 rows, as many as .*, got rows=12",
         ),
         ({"ask": "largest", "of": "columns"}, "ask='largest' is for of='rows'"),
         ({"ask": "largest", "subjects": ("zones",)}, "about zones have no column of numbers"),

@@ -190,8 +190,8 @@ def test_a_batch_can_be_cut_and_moved():
         (lambda: task("documentation", unit=np.array(["a", "b"])), "no unit array"),
         (lambda: task("copying").batch(["train"], 1, 0), "no split"),
         (lambda: task("copying").batch("train", 10**12, 0), "at most 33,554,432 positions in all"),
-        (lambda: task("copying", items=5).batch("train", 1, 0).to("nowhere"), "device must name"),
-        (lambda: task("copying", items=5).batch("train", 3, 0)[::-1], "cut forwards; got a step"),
+        (lambda: task("copying", items=5).batch("train", 1, 0).to("nowhere"), "device should name"),
+        (lambda: task("copying", items=5).batch("train", 3, 0)[::-1], "cut forwards, got a step"),
         (lambda: task("copying").example(-1), "index should be at least 0, got -1"),
     ],
 )
@@ -251,10 +251,13 @@ def test_the_largest_sizes_are_built_at_once(name):
         (lambda: task("copying", items=True), "items should be a whole number, got True"),
         (lambda: task("gist", stretch=31.0), "stretch should be a whole number, got 31.0"),
         (lambda: task("needle", every=float("nan")), "every should be a whole number, got nan"),
-        (lambda: task("documentation", vocabulary=3), "vocabulary is the JSON text .*; got a int"),
+        (lambda: task("documentation", vocabulary=3), "vocabulary is the JSON text .*, got a int"),
         (lambda: task("copying").batch("train", 2, 0)["a":], "slice of whole numbers"),
-        (lambda: Batch(None, torch.zeros(3)), "inputs of a batch must be a tensor; got a NoneType"),
-        (lambda: Batch(torch.zeros(3), torch.zeros(3), [True]), "padding of a batch must be"),
+        (
+            lambda: Batch(None, torch.zeros(3)),
+            "inputs of a batch should be a tensor, got a NoneType",
+        ),
+        (lambda: Batch(torch.zeros(3), torch.zeros(3), [True]), "padding of a batch should be"),
         (lambda: task("copying").batch("train", 1.5, 0), "size should be a whole number, got 1.5"),
     ],
 )

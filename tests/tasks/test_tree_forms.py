@@ -121,7 +121,7 @@ def test_the_forms_see_the_same_trees_and_the_splits_share_none(decided_by: str)
             ValueError,
             "no node may be labelled 'PP' here; did you mean 'VP' or 'NP'.*phrases names",
         ),
-        (lambda: form_of("tree").batch([BARKS], [0, 1]), ValueError, "each of the 1 trees; got sh"),
+        (lambda: form_of("tree").batch([BARKS], [0, 1]), ValueError, "each of the 1 trees, got sh"),
         (
             lambda: form_of("tree").draw("validation", 1, lambda: (BARKS, 0)),
             ValueError,

@@ -43,5 +43,5 @@ def test_depths_that_cannot_be():
         ValueError, match=r"shallowest should be at most deepest, .*=3 and deepest=2"
     ):
         check_depths(3, 2, 5, "leaves=3")
-    with pytest.raises(ValueError, match=r"deepest should be at most 5 with leaves=7, .*; got 6"):
+    with pytest.raises(ValueError, match=r"deepest should be at most 5 with leaves=7, .*, got 6"):
         check_depths(3, 6, 5, "leaves=7")

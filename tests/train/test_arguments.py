@@ -112,9 +112,9 @@ def test_an_unknown_option_is_refused_with_the_nearest(toy, successor):
 
 
 def test_more_rows_than_any_memory_holds(toy, successor):
-    with pytest.raises(ValueError, match="batch_size must be at most 1,048,576; 1000000000 was"):
+    with pytest.raises(ValueError, match="batch_size should be at most 1,048,576; 1000000000 was"):
         fit(toy(), successor(), 2, batch_size=10**9)
-    with pytest.raises(ValueError, match="batch_size must be at most 1,048,576"):
+    with pytest.raises(ValueError, match="batch_size should be at most 1,048,576"):
         evaluate(toy(), successor(), batch_size=10**9)
 
 
@@ -126,18 +126,18 @@ def on_meta(toy):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda toy, task: fit(None, task, 2), "model must be a torch.nn.Module; None was given"),
+        (lambda toy, task: fit(None, task, 2), "model should be a torch.nn.Module; None was given"),
         (lambda toy, task: fit(toy, task, 2), "That is a class: call it to build a model"),
         (lambda toy, task: fit(on_meta(toy), task, 2), "'weight' is on the meta device"),
-        (lambda toy, task: evaluate(None, task), "model must be a torch.nn.Module"),
-        (lambda toy, task: evaluate(toy(), task, split=3), "split must be .*3 was given"),
-        (lambda toy, task: evaluate(toy(), task, seed=1.5), "seed must be a whole number"),
-        (lambda toy, task: evaluate(toy(), task, batches=True), "batches must be"),
-        (lambda toy, task: evaluate(toy(), task, batch_size=2.0), "batch_size must be"),
-        (lambda toy, task: load_checkpoint(None), "folder must be the path of a folder"),
-        (lambda toy, task: load_checkpoint(3), "folder must be the path of a folder"),
-        (lambda toy, task: load_checkpoint(""), "folder must be the path of a folder"),
-        (lambda toy, task: load_checkpoint("a\0b"), "folder must be the path of a folder"),
+        (lambda toy, task: evaluate(None, task), "model should be a torch.nn.Module"),
+        (lambda toy, task: evaluate(toy(), task, split=3), "split should be .*3 was given"),
+        (lambda toy, task: evaluate(toy(), task, seed=1.5), "seed should be a whole number"),
+        (lambda toy, task: evaluate(toy(), task, batches=True), "batches should be"),
+        (lambda toy, task: evaluate(toy(), task, batch_size=2.0), "batch_size should be"),
+        (lambda toy, task: load_checkpoint(None), "folder should be the path of a folder"),
+        (lambda toy, task: load_checkpoint(3), "folder should be the path of a folder"),
+        (lambda toy, task: load_checkpoint(""), "folder should be the path of a folder"),
+        (lambda toy, task: load_checkpoint("a\0b"), "folder should be the path of a folder"),
     ],
 )
 def test_other_calls(toy, successor, call, words):
@@ -148,19 +148,19 @@ def test_other_calls(toy, successor, call, words):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"model": None}, "model must be a torch.nn.Module"),
+        ({"model": None}, "model should be a torch.nn.Module"),
         ({"model": on_meta(None)}, "is on the meta device"),
-        ({"step": -1}, "step must be a whole number of at least 0; -1"),
-        ({"step": 1.5}, "step must be"),
-        ({"step": True}, "step must be"),
-        ({"state": {"a": torch.ones(3)}}, "state must be plain JSON"),
-        ({"state": {"a": math.nan}}, "state must be plain JSON"),
-        ({"state": 3}, "state must be plain JSON"),
-        ({"state": {3: "a"}}, "state must be plain JSON"),
-        ({"generators": {"cpu": 3}}, "generators must be tensors by name"),
-        ({"generators": [3]}, "generators must be tensors by name"),
-        ({"optimizer": 3}, "optimizer must be a torch.optim.Optimizer; 3 was given"),
-        ({"folder": None}, "folder must be the path"),
+        ({"step": -1}, "step should be a whole number of at least 0; -1"),
+        ({"step": 1.5}, "step should be"),
+        ({"step": True}, "step should be"),
+        ({"state": {"a": torch.ones(3)}}, "state should be plain JSON"),
+        ({"state": {"a": math.nan}}, "state should be plain JSON"),
+        ({"state": 3}, "state should be plain JSON"),
+        ({"state": {3: "a"}}, "state should be plain JSON"),
+        ({"generators": {"cpu": 3}}, "generators should be tensors by name"),
+        ({"generators": [3]}, "generators should be tensors by name"),
+        ({"optimizer": 3}, "optimizer should be a torch.optim.Optimizer; 3 was given"),
+        ({"folder": None}, "folder should be the path"),
     ],
 )
 def test_saving_refuses(toy, tmp_path, options, words):
@@ -182,10 +182,10 @@ def test_an_optimizer_of_another_model(toy, tmp_path):
     with pytest.raises(train.CheckpointError, match="that is no parameter of this model"):
         stored.restore(model, optimizer)
     for bad in (None, 3, "model"):
-        with pytest.raises(TypeError, match=r"model must be a torch.nn.Module"):
+        with pytest.raises(TypeError, match=r"model should be a torch.nn.Module"):
             stored.restore(bad)
         if bad is not None:
-            with pytest.raises(TypeError, match=r"optimizer must be a torch.optim.Optimizer"):
+            with pytest.raises(TypeError, match=r"optimizer should be a torch.optim.Optimizer"):
                 stored.restore(other, bad)
 
 

@@ -288,7 +288,7 @@ def test_models_that_cannot_begin_a_new_document_are_refused() -> None:
         fit(Advancing(), Shelf(), 1, **OPTIONS)
     with pytest.raises(ValueError, match="FullAttention keeps a state that cannot be cleared"):
         fit(model("full"), Shelf(), 1, **OPTIONS)
-    with pytest.raises(ValueError, match="segment must be a whole number of at least 1; 0 was"):
+    with pytest.raises(ValueError, match="segment should be a whole number of at least 1; 0 was"):
         evaluate(model("rwkv"), Shelf(), segment=0)
 
 

@@ -363,30 +363,30 @@ def test_import_attnlab_stays_light():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"steps": 0}, "steps must be a whole number of at least 1; 0 was given"),
-        ({"steps": -3}, "steps must be"),
-        ({"steps": 2.5}, "steps must be"),
-        ({"steps": True}, "steps must be"),
-        ({"batch_size": 0}, "batch_size must be"),
+        ({"steps": 0}, "steps should be a whole number of at least 1; 0 was given"),
+        ({"steps": -3}, "steps should be"),
+        ({"steps": 2.5}, "steps should be"),
+        ({"steps": True}, "steps should be"),
+        ({"batch_size": 0}, "batch_size should be"),
         ({"batch_size": 7, "accumulate": 3}, "batch_size=7 cannot be split into accumulate=3"),
-        ({"accumulate": 0}, "accumulate must be"),
-        ({"precision": "fp16"}, "precision must be 'fp32' or 'bf16'.*'fp16' was given"),
-        ({"learning_rate": 0}, "learning_rate must be a finite number above 0; 0 was"),
-        ({"learning_rate": math.inf}, "learning_rate must be"),
-        ({"learning_rate": "fast"}, "learning_rate must be"),
-        ({"weight_decay": -1}, "weight_decay must be a finite number of at least 0"),
-        ({"clip": 0}, "clip must be a finite number above 0 or None"),
-        ({"warmup": 5}, "warmup must be a whole number from 0 to steps - 1 = 4, or None"),
-        ({"warmup": -1}, "warmup must be"),
-        ({"seed": 1.5}, "seed must be a whole number"),
+        ({"accumulate": 0}, "accumulate should be"),
+        ({"precision": "fp16"}, "precision should be 'fp32' or 'bf16'.*'fp16' was given"),
+        ({"learning_rate": 0}, "learning_rate should be a finite number above 0; 0 was"),
+        ({"learning_rate": math.inf}, "learning_rate should be"),
+        ({"learning_rate": "fast"}, "learning_rate should be"),
+        ({"weight_decay": -1}, "weight_decay should be a finite number of at least 0"),
+        ({"clip": 0}, "clip should be a finite number above 0 or None"),
+        ({"warmup": 5}, "warmup should be a whole number from 0 to steps - 1 = 4, or None"),
+        ({"warmup": -1}, "warmup should be"),
+        ({"seed": 1.5}, "seed should be a whole number"),
         ({"save_every": 2}, "save_every=2 needs a folder"),
-        ({"evaluate_every": 0}, "evaluate_every must be"),
-        ({"evaluate_batches": 0}, "evaluate_batches must be"),
-        ({"device": "abacus"}, "device must be a name PyTorch knows.*'abacus' was given"),
+        ({"evaluate_every": 0}, "evaluate_every should be"),
+        ({"evaluate_batches": 0}, "evaluate_batches should be"),
+        ({"device": "abacus"}, "device should be a name PyTorch knows.*'abacus' was given"),
         ({"device": "meta"}, "device 'meta' is not available here"),
-        ({"callbacks": print}, "callbacks must be a list of functions"),
-        ({"callbacks": None}, "callbacks must be a list of functions"),
-        ({"callbacks": [3]}, "callbacks must be a list of functions"),
+        ({"callbacks": print}, "callbacks should be a list of functions"),
+        ({"callbacks": None}, "callbacks should be a list of functions"),
+        ({"callbacks": [3]}, "callbacks should be a list of functions"),
     ],
 )
 def test_arguments_that_make_no_sense(toy, successor, weights, options, words):
@@ -401,7 +401,7 @@ def test_folder_that_is_a_file(toy, successor, tmp_path):
     (tmp_path / "file").write_text("mine")
     with pytest.raises(ValueError, match="cannot be a folder for checkpoints"):
         fit(toy(), successor(), 1, folder=tmp_path / "file")
-    with pytest.raises(ValueError, match="save_every must be"):
+    with pytest.raises(ValueError, match="save_every should be"):
         fit(toy(), successor(), 1, folder=tmp_path, save_every=0)
 
 
@@ -439,7 +439,7 @@ class Tuple(nn.Linear):
 
 
 def test_a_model_that_returns_no_tensor(successor):
-    with pytest.raises(ValueError, match="must return logits, a tensor; it returned a tuple"):
+    with pytest.raises(ValueError, match="should return logits, a tensor; it returned a tuple"):
         fit(Tuple(13, 13), successor(), 1, **QUIET)
     with pytest.raises(TypeError, match="it returned a tuple"):
         evaluate(Tuple(13, 13), successor())
@@ -457,9 +457,9 @@ def test_an_empty_task(toy, successor):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"batches": 0}, "batches must be"),
-        ({"batch_size": 0}, "batch_size must be"),
-        ({"precision": "int8"}, "precision must be"),
+        ({"batches": 0}, "batches should be"),
+        ({"batch_size": 0}, "batch_size should be"),
+        ({"precision": "int8"}, "precision should be"),
     ],
 )
 def test_evaluate_refuses(toy, successor, options, words):
@@ -485,5 +485,5 @@ def test_on_an_accelerator(toy, successor, tmp_path):
 
 
 def test_a_task_by_name_is_refused(toy):
-    with pytest.raises(TypeError, match=r"task must be a task.*'copying' was given"):
+    with pytest.raises(TypeError, match=r"task should be a task.*'copying' was given"):
         fit(toy(), "copying", 2, **QUIET)

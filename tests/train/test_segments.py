@@ -96,5 +96,5 @@ def test_what_cannot_be_read_in_segments_is_refused() -> None:
         fit(TinyTransformer(**sizes), both, 1, segment=4, **OPTIONS)
     with pytest.raises(ValueError, match="trains in one process, and there are 2"):
         check_segments(model(), COPYING, NextToken(), 2)
-    with pytest.raises(ValueError, match="segment must be"):
+    with pytest.raises(ValueError, match="segment should be"):
         fit(model(), COPYING, 1, segment=0, **OPTIONS)

@@ -147,7 +147,7 @@ LONG = torch.zeros(6, 7, dtype=torch.int64)
         (with_(targets=LONG[:5]), r"gave targets of shape \(5, 7\), 5 rows"),
         (with_(padding=LONG.bool()[:3]), r"gave padding of shape \(3, 7\), 3 rows"),
         (with_(source=LONG[:3]), r"gave source of shape \(3, 7\), 3 rows"),
-        (with_(padding=LONG), r"gave padding of torch.int64; it must be bool"),
+        (with_(padding=LONG), r"gave padding of torch.int64; it should be bool"),
         (with_(padding=[True]), "whose padding is a tensor or None"),
         (with_(targets=LONG - 1), "gave the target -1; targets are whole numbers from 0"),
         (with_(targets=LONG - 101), "gave the target -101"),
@@ -176,8 +176,8 @@ def test_bad_batches(toy, change, words, from_size):
 @pytest.mark.parametrize(
     ("task", "words"),
     [
-        (None, "task must be a task"),
-        ("copying", "task must be a task"),
+        (None, "task should be a task"),
+        ("copying", "task should be a task"),
         (Given, "That is a class: call it"),
         (SimpleNamespace(batch=print), "with a name, a kind and"),
         (SimpleNamespace(batch=3, name="a", kind="b"), "with a name, a kind and"),

@@ -183,9 +183,9 @@ def test_batch_rows() -> None:
     seen, _ = recorded()
     maps = weights(3, HEADS, N, N)
     assert np.allclose(read(AttentionView([maps], batch=2)), maps[2], atol=0.004)
-    with pytest.raises(ValueError, match="`batch` must be from 0 to 2"):
+    with pytest.raises(ValueError, match="`batch` should be from 0 to 2"):
         AttentionView([maps], batch=3)
-    with pytest.raises(ValueError, match="`batch` must be from 0 to 0"):
+    with pytest.raises(ValueError, match="`batch` should be from 0 to 0"):
         AttentionView(seen, batch=1)
 
 
@@ -219,7 +219,7 @@ def test_rows_of_nan_are_empty_and_counted() -> None:
         ([torch.zeros(5)], r"layer 0 has the shape \(5,\)"),
         ([], "no layer"),
         ({}, "empty dict"),
-        ("text", "must be a recording"),
+        ("text", "should be a recording"),
         (torch.zeros(1, 2, 0, 0), "is empty"),
     ],
 )
@@ -316,21 +316,21 @@ def test_masks_come_back(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("layer", LAYERS, "`layer` must be from 0 to 1"),
-        ("head", -1, "`head` must be from 0 to 2"),
+        ("layer", LAYERS, "`layer` should be from 0 to 1"),
+        ("head", -1, "`head` should be from 0 to 2"),
         ("heads", [[0, HEADS]], "pairs"),
-        ("query", N, "`query` must be from 0 to 6"),
-        ("key", N, "`key` must be from 0 to 6"),
+        ("query", N, "`query` should be from 0 to 6"),
+        ("key", N, "`key` should be from 0 to 6"),
         ("threshold", 1.5, "from 0 to 1"),
         ("top_k", -1, "`top_k`"),
-        ("step", 1, "`step` must be from 0 to 0"),
+        ("step", 1, "`step` should be from 0 to 0"),
         ("shown", "difference", "`compare`"),
         ("shown", "third", "shown"),
         ("sort", "colour", "sort"),
         ("value_weighted", True, r"attnlab\.watch"),
         ("theme", "pink", "theme"),
-        ("panels", [], "`panels` must hold some of"),
-        ("panels", ["matrix", "words"], "`panels` must hold some of"),
+        ("panels", [], "`panels` should hold some of"),
+        ("panels", ["matrix", "words"], "`panels` should hold some of"),
     ],
 )
 def test_what_does_not_exist_cannot_be_set(name: str, value: object, message: str) -> None:
@@ -476,7 +476,7 @@ def test_a_name_that_says_nothing_leaves_it_to_the_lengths() -> None:
         ({"tokens": KEYS, "source_tokens": QUERIES}, ValueError, "the other way round"),
         ({"tokens": "abcdefg", "source_tokens": KEYS}, TypeError, "split it first"),
         ({"tokens": QUERIES, "source_tokens": "abc"}, TypeError, "`source_tokens`.*split it first"),
-        ({"tokens": 7, "source_tokens": KEYS}, TypeError, "`tokens` must be a list.*got int"),
+        ({"tokens": 7, "source_tokens": KEYS}, TypeError, "`tokens` should be a list.*got int"),
         ({"tokens": [QUERIES], "source_tokens": KEYS}, ValueError, r"one row.*tokens\[0\]"),
         ({"tokens": QUERIES, "source_tokens": torch.arange(M)[None]}, ValueError, "one row"),
         ({"tokens": QUERIES, "source_tokens": KEYS, "batch": 1}, ValueError, "no batch axis"),
@@ -497,7 +497,7 @@ def test_source_tokens_that_no_layer_reads_are_refused() -> None:
 
 
 def test_what_holds_no_numbers_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"`source` must hold real numbers.*str"):
+    with pytest.raises(TypeError, match=r"`source` should hold real numbers.*str"):
         AttentionView([[["a"]]])
-    with pytest.raises(TypeError, match=r"`source` must hold real numbers.*complex"):
+    with pytest.raises(TypeError, match=r"`source` should hold real numbers.*complex"):
         AttentionView(weights(1, HEADS, N, N).to(torch.complex64))

@@ -159,7 +159,7 @@ def test_other_kinds_of_models_have_the_answers_that_they_can_give() -> None:
 def test_what_has_no_state_after_each_layer_is_refused() -> None:
     for make, words in (
         (lambda: DepthView.of(model("reversible"), TOKENS), "Reversible adds what attention"),
-        (lambda: DepthView.of(torch.nn.Linear(2, 2), TOKENS), "must be a TinyTransformer"),
+        (lambda: DepthView.of(torch.nn.Linear(2, 2), TOKENS), "should be a TinyTransformer"),
         (lambda: DepthView.of(model("plain"), TOKENS.expand(2, -1)), "one sequence, got 2"),
         (lambda: DepthView.of(model("plain"), [99]), "could not be run on"),
     ):
@@ -195,7 +195,7 @@ def test_what_cannot_be_shown_is_refused_in_a_sentence() -> None:
     both = {"guesses": [[*"xyz"]] * S, "probabilities": torch.full((S, N), 0.5)}
     for make, words in (
         (lambda: DepthView(None, "abc"), "`states`"),
-        (lambda: DepthView(None, STATES[0]), "`states` must have 3 axes (s, n, dim)"),
+        (lambda: DepthView(None, STATES[0]), "`states` should have 3 axes (s, n, dim)"),
         (lambda: DepthView(None, STATES * torch.nan), "NaN or infinite"),
         (lambda: DepthView([*"ab"], STATES), "`tokens` has 2 labels for 3 tokens"),
         (lambda: view(start=START[:2]), "`start` should have the shape (3, 2), got (2, 2)"),
@@ -208,7 +208,7 @@ def test_what_cannot_be_shown_is_refused_in_a_sentence() -> None:
         (lambda: view(residual=[1, 2]), "`residual` should have the shape (5,), got (2,)"),
         (lambda: view(residual=[1, 1, 1, 1, -1]), "`residual` should hold numbers of at least 0"),
         (lambda: view(steps=["a"]), "`steps` should name 5 steps, got 1"),
-        (lambda: view(what=3), "`what` must be text, got 3"),
+        (lambda: view(what=3), "`what` should be text, got 3"),
         (lambda: view(colour="probability"), "for no `probabilities` are given"),
         (lambda: view(colour="red"), "colour"),
         (lambda: view(order="size"), "order"),

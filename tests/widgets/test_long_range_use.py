@@ -116,7 +116,7 @@ def test_curves_are_rows_of_the_table() -> None:
     full = [x for _, x, _ in one.curve("full")]
     np.testing.assert_allclose(full, found["full"].table().difference[1, :, 3], rtol=1e-6)
     np.testing.assert_allclose([2 * x for _, x, _ in one.curve("half")], full, rtol=1e-6)
-    with pytest.raises(ValueError, match="one of full, half; got 'rare'"):
+    with pytest.raises(ValueError, match="one of full, half, got 'rare'"):
         one.curve("rare")
 
 
@@ -177,7 +177,7 @@ def test_a_saved_page_is_small() -> None:
     ("arguments", "words"),
     [
         ({"studies": {}}, "`studies` is empty"),
-        ({"studies": 3}, "`studies` must map names"),
+        ({"studies": 3}, "`studies` should map names"),
         ({"studies": {"a": "b"}}, "what attnlab.lens.far_context.far_context returns"),
         ({"studies": {str(at): made()["full"] for at in range(7)}}, "at most 6, got 7"),
         ({"studies": {"a": made()["full"], "b": made(distances=(3,))["full"]}}, "'b' was not"),

@@ -172,7 +172,7 @@ def test_what_cannot_be_shown_is_refused_in_a_sentence() -> None:
         (lambda: MemoryFilm(plain, [1, 2]), "no layer whose memory can be shown; those are"),
         (lambda: MemoryFilm(layer("full"), x), "no layer whose memory can be shown; those are"),
         (lambda: MemoryFilm(xl, x, Words()), "a layer reads vectors, which no `tokenizer` makes"),
-        (lambda: MemoryFilm(xl, x[0, 0]), "`inputs` must have 2 axes"),
+        (lambda: MemoryFilm(xl, x[0, 0]), "`inputs` should have 2 axes"),
         (lambda: MemoryFilm(xl, x.expand(2, -1, -1)), "`inputs` should be one sequence (n, dim)"),
         (lambda: MemoryFilm(xl, x[:, :1]), "`inputs` should have 2 to 512 tokens, got 1"),
         (lambda: MemoryFilm(xl, torch.zeros(513, DIM)), "2 to 512 tokens, got 513"),

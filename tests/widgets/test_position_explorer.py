@@ -76,13 +76,13 @@ def test_what_is_chosen_has_to_exist() -> None:
     widget.shown = ["even", "falling"]
     assert widget.shown == ["falling", "even"], "in the order in which they were given"
     for name, value, said in (
-        ("head", 1, "`head` must be from 0 to 0, got 1"),
-        ("query", 7, "`query` must be from 0 to 6, got 7"),
-        ("key", -1, "`key` must be from 0 to 6, got -1"),
+        ("head", 1, "`head` should be from 0 to 0, got 1"),
+        ("query", 7, "`query` should be from 0 to 6, got 7"),
+        ("key", -1, "`key` should be from 0 to 6, got -1"),
         ("scheme", "ev", "did you mean 'even'"),
         ("shown", ["alibi"], "no scheme 'alibi'"),
         ("phases", [0.0], "two finite angles for each of the 4 pairs, 8 in all, got 1"),
-        ("base", 1.0, "`base` must be above 1, got 1.0"),
+        ("base", 1.0, "`base` should be above 1, got 1.0"),
     ):
         with pytest.raises(traitlets.TraitError, match=re.escape(said)):
             setattr(widget, name, value)
@@ -91,8 +91,8 @@ def test_what_is_chosen_has_to_exist() -> None:
 @pytest.mark.parametrize(
     ("scores", "said"),
     [
-        ({}, "must name at least one scheme"),
-        ({"a": np.zeros((2, 3, 4))}, "'a' must be (h, n, n) or (n, n), got (2, 3, 4)"),
+        ({}, "should name at least one scheme"),
+        ({"a": np.zeros((2, 3, 4))}, "'a' should be (h, n, n) or (n, n), got (2, 3, 4)"),
         ({"a": np.zeros((129, 129))}, "between 2 and 128 positions can be drawn, 'a' has 129"),
         ({"a": np.zeros((3, 3)), "b": np.zeros((5, 5))}, "the same number of positions n"),
         ({"a": np.full((3, 3), np.nan)}, "needs a finite score for every key of the past"),

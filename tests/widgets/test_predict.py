@@ -96,11 +96,11 @@ def test_many_choices_become_a_list_and_numbers_are_choices():
     ("arguments", "kind", "words"),
     [
         (("Q?", ["a"], "a", "w"), ValueError, "at least two"),
-        (("Q?", ["a", "a"], "a", "w"), ValueError, "must differ"),
+        (("Q?", ["a", "a"], "a", "w"), ValueError, "should differ"),
         (("Q?", ["a", "b"], "c", "w"), ValueError, "one of the choices .* got 'c'"),
-        (("Q?", "ab", "a", "w"), TypeError, "must be a list, got 'ab'"),
-        (("", ["a", "b"], "a", "w"), ValueError, "`question` must be a sentence"),
-        (("Q?", ["a", "b"], "a", " "), ValueError, "`why` must be a sentence"),
+        (("Q?", "ab", "a", "w"), TypeError, "should be a list, got 'ab'"),
+        (("", ["a", "b"], "a", "w"), ValueError, "`question` should be a sentence"),
+        (("Q?", ["a", "b"], "a", " "), ValueError, "`why` should be a sentence"),
         (("Q?", ["a", "b"], "a", "w", 3), TypeError, "write lambda"),
     ],
 )

@@ -91,15 +91,17 @@ def test_state_is_validated() -> None:
     widget = QueryKeySpace(MAPS)
     widget.layer, widget.head = 1, 2
     widget.selected = ["query", 34]
-    with pytest.raises(traitlets.TraitError, match=r"`layer` must be one that was mapped, 0 or 1"):
+    with pytest.raises(
+        traitlets.TraitError, match=r"`layer` should be one that was mapped, 0 or 1"
+    ):
         widget.layer = 2
-    with pytest.raises(traitlets.TraitError, match=r"`head` must be one .* 0 … 2, got 7"):
+    with pytest.raises(traitlets.TraitError, match=r"`head` should be one .* 0 … 2, got 7"):
         widget.head = 7
     with pytest.raises(traitlets.TraitError, match=r'\["query", row\] with a row from 0 to 34'):
         widget.selected = ["query", 35]
-    with pytest.raises(traitlets.TraitError, match="`shown` must be from 0 to 0"):
+    with pytest.raises(traitlets.TraitError, match="`shown` should be from 0 to 0"):
         widget.shown = 1
-    with pytest.raises(traitlets.TraitError, match="`order` must be one of layer, entropy"):
+    with pytest.raises(traitlets.TraitError, match="`order` should be one of layer, entropy"):
         widget.order = "size"
     with pytest.raises(traitlets.TraitError, match="only where the tokens have labels"):
         widget.colour = "class"
@@ -159,7 +161,7 @@ def test_what_the_finder_of_heads_found_is_written_on_them_and_orders_them() -> 
     assert {"induction", "positional", "entropy"} <= set(widget._space["statistics"])
     widget.order = "kind"
     widget.order = "induction"
-    with pytest.raises(traitlets.TraitError, match="`order` must be one of layer, entropy"):
+    with pytest.raises(traitlets.TraitError, match="`order` should be one of layer, entropy"):
         QueryKeySpace(MAPS).order = "kind"
 
 
@@ -198,9 +200,12 @@ def test_a_sentence_is_placed_by_the_shipped_model() -> None:
 @pytest.mark.parametrize(
     ("place", "words"),
     [
-        (lambda text: None, "must return the maps of the typed text"),
+        (lambda text: None, "should return the maps of the typed text"),
         (lambda text: maps_of(points_of(tokens_of(1, 600), 2, 3)), "600 tokens, more than 512"),
-        (lambda text: maps_of(points_of(tokens_of(1, 4), 2, 3), dimensions=3), r"must be \(4, 2\)"),
+        (
+            lambda text: maps_of(points_of(tokens_of(1, 4), 2, 3), dimensions=3),
+            r"should be \(4, 2\)",
+        ),
     ],
 )
 def test_what_cannot_be_placed_is_told_on_the_page(place: Any, words: str) -> None:
@@ -224,16 +229,16 @@ NAN = MAPS[1, 2].queries.copy()
 NAN[3, 0] = NAN[5, 1] = np.nan
 STRANGERS = np.where(POINTS[0].strongest >= 0, POINTS[0].strongest * 0 + 34, -1)
 REFUSED = [
-    (3, r"`maps` must be a list, got 3"),
-    ([3], "project returns.*; got int"),
+    (3, r"`maps` should be a list, got 3"),
+    ([3], "project returns.*, got int"),
     ([], "`maps` is empty"),
     ({}, "`maps` is empty"),
     (replace(MAPS, heads={}), "`maps` holds no head"),
-    ([MAPS, OTHER], "UMAP 2-D: layer 0 has other tokens .* a list must hold maps of the same"),
+    ([MAPS, OTHER], "UMAP 2-D: layer 0 has other tokens .* a list should hold maps of the same"),
     ({0: MAPS, 9: OTHER}, "training step 9: layer 0 has other tokens .* on the same batches"),
     ([MAPS, replace(MAPS, heads={(0, 0): MAPS[0, 0]})], "other heads are"),
     (changed(MAPS, (1, 2), queries=NAN), "layer 1, head 2: 2 of 35 points have .* NaN"),
-    (changed(MAPS, (0, 1), keys=MAPS[0, 1].keys[:9]), r"must be \(35, 2\), .* got \(9, 2\)"),
+    (changed(MAPS, (0, 1), keys=MAPS[0, 1].keys[:9]), r"should be \(35, 2\), .* got \(9, 2\)"),
     (with_layer(MAPS, strongest=STRANGERS), "layer 0: `strongest` pairs .* another sequence"),
 ]
 
@@ -247,8 +252,8 @@ def test_bad_maps_are_refused(maps: Any, words: str) -> None:
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"place": 3}, "`place` must be a function"),
-        ({"kinds": [1]}, r"`kinds` must be .* or map \(layer, head\)"),
+        ({"place": 3}, "`place` should be a function"),
+        ({"kinds": [1]}, r"`kinds` should be .* or map \(layer, head\)"),
         ({"kinds": {(7, 7): "x"}}, r"`kinds` names the head \(7, 7\), which is on no map"),
     ],
 )
@@ -287,7 +292,7 @@ def test_the_still_picture_names_head_and_faithfulness(view: str, tmp_path: Path
     assert len(html) < 120_000
     assert widget.save_png(tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     assert widget.save_svg(tmp_path / "a.svg").read_text("utf-8").startswith("<svg")
-    with pytest.raises(ValueError, match=r"must end in \.svg"):
+    with pytest.raises(ValueError, match=r"should end in \.svg"):
         widget.save_svg(tmp_path / "a.png")
 
 

@@ -220,7 +220,7 @@ def test_states_are_set_and_refused_in_sentences() -> None:
         (("step", "S4D-Legs"), "there is no kernel 'S4D-Legs'; did you mean"),
         (("step", torch.tensor([0.1 + 1j])), "a pole has the real part 0.1"),
         (("step", torch.ones(33) * -1j), "1 to 32 complex numbers"),
-        (("step", None), "`kernel` must be a list, got None"),
+        (("step", None), "`kernel` should be a list, got None"),
         (("step", [0.0] * 129), "`kernel` should be 1 to 128 numbers, got 129"),
         (("step", S4D(2, options=S4DOptions(state=66))), "1 to 32 complex numbers"),
     ):

@@ -77,7 +77,7 @@ def test_a_cache_without_patterns_is_refused() -> None:
     for kind in (dict, Cache):
         with pytest.raises(ValueError, match="names_filter"):
             AttentionView(kind({"blocks.0.hook_resid_pre": torch.zeros(1, N, 5)}))
-    with pytest.raises(ValueError, match=r"hook_pattern' must hold a tensor \(b, heads, n, m\)"):
+    with pytest.raises(ValueError, match=r"hook_pattern' should hold a tensor \(b, heads, n, m\)"):
         AttentionView({"blocks.0.attn.hook_pattern": weights(N, N)})
 
 
@@ -208,10 +208,10 @@ def test_the_image_of_a_view() -> None:
     ("options", "message"),
     [
         ({"image": np.zeros((12, 12)), "grid": (9, 9)}, "no layer reads the image"),
-        ({"image": np.zeros((12, 12)), "grid": 3}, r"`grid` must be \(rows, columns\)"),
+        ({"image": np.zeros((12, 12)), "grid": 3}, r"`grid` should be \(rows, columns\)"),
         ({"grid": (3, 3)}, "give the `image`, too"),
-        ({"image": np.zeros((12, 12, 7))}, r"`image` must be \(height, width\)"),
-        ({"image": "cat.png"}, "`image` must be an array, a tensor or a PIL image"),
+        ({"image": np.zeros((12, 12, 7))}, r"`image` should be \(height, width\)"),
+        ({"image": "cat.png"}, "`image` should be an array, a tensor or a PIL image"),
         ({"image": np.full((4, 4), np.nan)}, "not finite"),
         ({"image": torch.zeros(4, 4, device="meta")}, "dense tensor with values"),
     ],

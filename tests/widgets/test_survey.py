@@ -164,12 +164,12 @@ def test_a_mechanism_of_the_readers_has_a_row_like_all_others(
     ("name", "build", "claims", "error", "words"),
     [
         ("linear", Means, "n", ValueError, "'linear' is in the catalogue"),
-        ("  ", Means, "n", ValueError, "name must be a text"),
-        (3, Means, "n", ValueError, "name must be a text"),
+        ("  ", Means, "n", ValueError, "name should be a text"),
+        (3, Means, "n", ValueError, "name should be a text"),
         ("mine", Means(8, 1, False), "linear", ValueError, "claim"),
-        ("mine", "Means", "n", TypeError, "build must be a module's class"),
+        ("mine", "Means", "n", TypeError, "build should be a module's class"),
         ("mine", lambda dim: Means(dim, 1, False), "n", TypeError, "called as function.dim, heads"),
-        ("mine", lambda dim, heads, causal: None, "n", TypeError, "must return an nn.Module"),
+        ("mine", lambda dim, heads, causal: None, "n", TypeError, "should return an nn.Module"),
         ("mine", lambda dim, heads, causal: torch.nn.GELU(), "n", TypeError, "forward of GELU"),
     ],
 )

@@ -108,13 +108,13 @@ def test_a_question_may_have_a_table_of_its_own() -> None:
     ("arguments", "words"),
     [
         (([], [], []), "`questions` should be 1 to 100, got 0"),
-        ((ASKED, [SIDE], [TOP]), "`questions` must be a list, got TableQuestion"),
+        ((ASKED, [SIDE], [TOP]), "`questions` should be a list, got TableQuestion"),
         ((["b?"], [SIDE], [TOP]), "`questions[0]` should be a TableQuestion(table, question, row,"),
         (([(SMALL, 3)], [SIDE], [TOP]), "or a pair (table, text), got tuple"),
         (([ASKED] * 2, [SIDE], [TOP] * 2), "`rows` should hold scores for each of the 2 questions"),
         (([ASKED], [SIDE], TOP), "`columns` should hold scores for each of the 1 questions, got 2"),
-        (([ASKED], 3, [TOP]), "`rows` must be a list, got 3"),
-        (([ASKED], [3], [TOP]), "`rows[0]` must be a list, got 3"),
+        (([ASKED], 3, [TOP]), "`rows` should be a list, got 3"),
+        (([ASKED], [3], [TOP]), "`rows[0]` should be a list, got 3"),
         (([ASKED], [TOP], [TOP]), "`rows[0]` should be 3 scores, or logits (3, 2) of no and yes,"),
         (([ASKED], [SIDE], [SIDE]), "`columns[0]` should be 2 scores, or logits (2, 2)"),
         (([ASKED], [torch.zeros(3, 3)], [TOP]), "of no and yes, got (3, 3)"),
@@ -141,7 +141,7 @@ def test_what_is_set_is_checked() -> None:
         ("cell", [3, 0], "`row` should be 0 to 2 here, got 3"),
         ("cell", [0, 0.5], "`column` should be a whole number, got 0.5"),
         ("cell", [1], "`cell` should be a pair (row, column), got 1"),
-        ("cell", 3, "`cell` must be a list, got 3"),
+        ("cell", 3, "`cell` should be a list, got 3"),
     ):
         with pytest.raises(traitlets.TraitError, match=re.escape(words)):
             setattr(one, name, value)

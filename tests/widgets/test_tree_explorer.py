@@ -223,20 +223,20 @@ def test_what_is_chosen_has_to_exist() -> None:
     for name, value, said in (
         ("tree", "(S (X a b) c", "`tree`: line 1, column 1: 1 bracket is never closed"),
         ("tree", "dog", "`tree`: a tree needs at least one phrase"),
-        ("selected", 5, "`selected` must be a word 0 … 2 or a phrase 3 … 4, got 5"),
-        ("selected", -1, "`selected` must be a word 0 … 2"),
-        ("cell", [2, 0], "`cell` must be [phrase, word], from [0, 0] to [1, 2], got [2, 0]"),
-        ("cell", [0], "`cell` must be [phrase, word]"),
+        ("selected", 5, "`selected` should be a word 0 … 2 or a phrase 3 … 4, got 5"),
+        ("selected", -1, "`selected` should be a word 0 … 2"),
+        ("cell", [2, 0], "`cell` should be [phrase, word], from [0, 0] to [1, 2], got [2, 0]"),
+        ("cell", [0], "`cell` should be [phrase, word]"),
         ("step", "sum", "'step' trait"),
         ("step", "attention", '`step` can be "attention" only where attention was recorded'),
         ("shown", "trained", "shown"),
-        ("layer", 1, "`layer` must be from 0 to 0, got 1"),
-        ("head", -1, "`head` must be from 0 to 0, got -1"),
-        ("weights", [1.0], "`weights` must hold a number for each of the 3 words, got 1"),
+        ("layer", 1, "`layer` should be from 0 to 0, got 1"),
+        ("head", -1, "`head` should be from 0 to 0, got -1"),
+        ("weights", [1.0], "`weights` should hold a number for each of the 3 words, got 1"),
         (
             "node_values",
             [1.0, math.nan],
-            "`node_values` must be a finite number, got nan",
+            "`node_values` should be a finite number, got nan",
         ),
     ):
         before = getattr(widget, name)
@@ -280,23 +280,23 @@ def test_without_the_subtree_mask_no_weight_is_hatched() -> None:
 
 
 REFUSED = [
-    ({}, "`attention` must name weights"),
-    (torch.ones(1, 1, 3, 3) / 3, "`attention` must name weights"),
+    ({}, "`attention` should name weights"),
+    (torch.ones(1, 1, 3, 3) / 3, "`attention` should name weights"),
     (
         {"a": torch.ones(1, 3, 3) / 3},
-        "`attention['a']` must have 4 axes (layers, heads, n+m, n+m), got 3",
+        "`attention['a']` should have 4 axes (layers, heads, n+m, n+m), got 3",
     ),
     (
         {"a": torch.ones(1, 1, 3, 4) / 4},
-        "`attention['a']` must be (layers, heads, 3, 3), the 2 leaves and",
+        "`attention['a']` should be (layers, heads, 3, 3), the 2 leaves and",
     ),
     (
         {"a": torch.ones(1, 1, 3, 3)},
-        "each row of `attention['a']` must add up to 1, got 3.000 to 3.000",
+        "each row of `attention['a']` should add up to 1, got 3.000 to 3.000",
     ),
     (
         {"a": torch.tensor([[[[2.0, -1, 0]] * 3]])},
-        "`attention['a']` must hold weights of at least 0",
+        "`attention['a']` should hold weights of at least 0",
     ),
     ({"a": torch.ones(200, 200, 3, 3) / 3}, "holds 360,000 weights"),
 ]

@@ -337,13 +337,13 @@ def test_a_long_text_is_cut_and_says_so() -> None:
 @pytest.mark.parametrize(
     ("text", "options", "kind", "words"),
     [
-        (["a", "b"], {}, TypeError, "must be a sentence as a string"),
+        (["a", "b"], {}, TypeError, "should be a sentence as a string"),
         ("", {}, ValueError, "empty"),
         ("A", {}, ValueError, "at least two tokens"),
         (TEXT, {"only": ["ful"]}, ValueError, "did you mean 'full'"),
         (TEXT, {"only": []}, ValueError, "`only` should name at least one mechanism"),
-        (TEXT, {"only": "full"}, TypeError, "`only` must be a list, got 'full'"),
-        (TEXT, {"layer": 4}, ValueError, "`layer` must be from 0 to 3"),
+        (TEXT, {"only": "full"}, TypeError, "`only` should be a list, got 'full'"),
+        (TEXT, {"layer": 4}, ValueError, "`layer` should be from 0 to 3"),
         (TEXT, {"layer": 1.5}, TypeError, "layer"),
         (TEXT, {"theme": "blue"}, traitlets.TraitError, "theme"),
     ],
@@ -356,7 +356,7 @@ def test_refusals(text: object, options: dict[str, object], kind: type, words: s
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("length", 33, "`length` must be one of 8, "),
+        ("length", 33, "`length` should be one of 8, "),
         ("head", 4, "None .the mean. or from 0 to 3"),
         ("family", "nothing", "one of convolution, dense, "),
         ("opened", "ful", "one of "),

@@ -188,7 +188,7 @@ def test_the_picture_shows_what_was_chosen_and_what_was_missed() -> None:
         ({"block": 0}, "`block` should be 1 to 32"),
         ({"query": 32}, "`query` should be 0 to 31"),
         ({"order": "size"}, "order"),
-        ({"turn": math.inf}, "`turn` must be a finite number"),
+        ({"turn": math.inf}, "`turn` should be a finite number"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused(arguments: dict[str, Any], words: str) -> None:

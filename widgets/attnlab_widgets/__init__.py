@@ -39,6 +39,7 @@ _HOMES = {
     "TableView": "table_view",
     "TreeExplorer": "tree_explorer",
     "Wall": "wall",
+    "WhatIsHidden": "what_is_hidden",
     "WhoIsChosen": "who_is_chosen",
     "to_bertviz": "bertviz",
 }
@@ -66,6 +67,7 @@ __all__ = [
     "TableView",
     "TreeExplorer",
     "Wall",
+    "WhatIsHidden",
     "WhoIsChosen",
     "to_bertviz",
 ]
@@ -94,6 +96,7 @@ if _typing.TYPE_CHECKING:
     from attnlab_widgets.table_view import TableView
     from attnlab_widgets.tree_explorer import TreeExplorer
     from attnlab_widgets.wall import Wall
+    from attnlab_widgets.what_is_hidden import WhatIsHidden
     from attnlab_widgets.who_is_chosen import WhoIsChosen
 
 

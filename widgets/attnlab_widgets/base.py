@@ -80,7 +80,7 @@ def as_trait_error(check: Callable[..., T], *given: Any) -> T:
 def within(name: str, value: int, least: int, most: int) -> int:
     """A whole number in these bounds; a TraitError otherwise."""
     if not least <= value <= most:
-        raise traitlets.TraitError(f"`{name}` must be from {least} to {most}, got {value}")
+        raise traitlets.TraitError(f"`{name}` should be from {least} to {most}, got {value}")
     return int(value)
 
 
@@ -112,7 +112,7 @@ class HasStill:
         return write_file(_ending(path, ".svg"), self._must_draw().svg(repr(self)))
 
     def save_png(self, path: str | Path) -> Path:
-        """The same as pixels, two per unit (needs Pillow)."""
+        """A static picture as pixels, two per unit (needs Pillow)."""
         return write_file(_ending(path, ".png"), self._must_draw().png())
 
     def _must_draw(self) -> Drawing:
@@ -142,7 +142,7 @@ def _view_of(model_id: str) -> dict[str, Any]:
 def _ending(path: str | Path, suffix: str) -> Path:
     target = checked_place(path)
     if target.suffix.lower() != suffix:
-        raise ValueError(f"`path` must end in {suffix}, got {str(path)!r}")
+        raise ValueError(f"`path` should end in {suffix}, got {str(path)!r}")
     return target
 
 
@@ -186,7 +186,7 @@ class BaseWidget(HasStill, anywidget.AnyWidget):
         """Write the widget in its present state as one standalone HTML file."""
         target = checked_place(path)
         if target.suffix.lower() not in (".html", ".htm"):
-            raise ValueError(f"`path` must end in .html, got {str(path)!r}")
+            raise ValueError(f"`path` should end in .html, got {str(path)!r}")
         return write_file(target, self.page(title or type(self).__name__))
 
     def page(self, title: str) -> str:

@@ -28,7 +28,7 @@ def to_bertviz(
     recording of ``attnlab.watch``. Where query heads share key heads, each sees its own copy.
     """
     if not isinstance(view, str) or view not in ("head", "model", "neuron"):
-        raise ValueError(f'`view` must be "head", "model" or "neuron", got {view!r}')
+        raise ValueError(f'`view` should be "head", "model" or "neuron", got {view!r}')
     tokens = check_list("tokens", tokens)
     maps = [torch.from_numpy(layer.maps) for layer in layers_of(recording, batch)]
     _fit(maps, len(tokens))
@@ -54,7 +54,7 @@ def _fit(maps: list[Tensor], count: int) -> None:
     for at, layer in enumerate(maps):
         if layer.shape[1:] != (count, count):
             raise ValueError(
-                "bertviz draws queries and keys of one text here: every layer must be "
+                "bertviz draws queries and keys of one text here: every layer should be "
                 f"{count} × {count} for {count} tokens, layer {at} is "
                 f"{layer.shape[1]} × {layer.shape[2]}"
             )

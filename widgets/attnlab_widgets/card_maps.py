@@ -50,7 +50,8 @@ def beside(shown: Card) -> Beside:
 
 @remembered
 def _maps() -> dict[str, Tensor]:
-    """Of each mechanism (n, m), the mean of its heads; NaN where it is masked in all of them."""
+    """The map of each mechanism (n, m), the mean of its heads; NaN where it is masked in all of
+    them."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         x = _sequence()
@@ -107,6 +108,9 @@ def links(name: str) -> tuple[tuple[str, str], ...]:
         (f"{root}/notebooks/{one['path']}", f"lesson {one['path'].partition('_')[0]}")
         for one in lessons(card(name))[:1]
     ]
+    if card(name).role == "objective":
+        on_a_text = f'WhatIsHidden(objective="{name}")'
+        found.append((f"{root}/widgets/README.md#whatishidden", on_a_text))
     return tuple(found)
 
 

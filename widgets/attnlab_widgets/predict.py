@@ -152,7 +152,7 @@ def predict(key: str, look: Look | None = None) -> Prediction:
     """
     if look is not None and not callable(look):
         raise TypeError(
-            f"`look` must be a function, got {type(look).__name__}; a question of your own is "
+            f"`look` should be a function, got {type(look).__name__}; a question of your own is "
             "asked by `ask(question, choices, answer, why, look)`"
         )
     return Prediction(prediction(key), look, shipped=True)
@@ -170,8 +170,8 @@ def ask(
     asked = Asked(question, named, str(answer), why)
     if look is not None and not callable(look):
         raise TypeError(
-            f"`look` must be a function, got {type(look).__name__}; write lambda: heat_map(…), so "
-            "that nothing is drawn before the reader commits"
+            f"`look` should be a function, got {type(look).__name__}; write lambda: heat_map(…), "
+            "so that nothing is drawn before the reader commits"
         )
     return Prediction(asked, look)
 

@@ -49,7 +49,7 @@ def view(
     Raises TypeError or ValueError with a sentence that says what to give.
     """
     if not isinstance(model, nn.Module) or isinstance(model, type):
-        raise TypeError(f"`model` must be an nn.Module, got {model!r}; load it first")
+        raise TypeError(f"`model` should be an nn.Module, got {model!r}; load it first")
     batch = check_integer("`batch`", batch, at_least=0)
     steps = None if generate is None else check_integer("`generate`", generate, at_least=1)
     with mode(model, training=False), torch.no_grad():

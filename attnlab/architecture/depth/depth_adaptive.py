@@ -33,6 +33,7 @@ Departures.
 Elbayad, Gu, Grave, Auli. Depth-Adaptive Transformer. ICLR 2020, arXiv:1910.10073, sections 3 and 4.
 """
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
@@ -47,6 +48,7 @@ from attnlab.core.claims import Depth
 from attnlab.core.depth import Way
 from attnlab.core.exits import Exits, asked
 from attnlab.core.options import Size, check_value
+from attnlab.core.precision import call_upcast, no_autocast, upcast
 from attnlab.core.probe import note
 
 Leaves: TypeAlias = Callable[[int, Tensor], Tensor]
@@ -123,7 +125,9 @@ class DepthAdaptive(Way):
         if leave_after is not None and leave_after > layers:
             raise ValueError(f"leave_after should be at most layers={layers}, got {leave_after}")
         self.norm: nn.Module = nn.Identity()  # the stack gives its own
-        self.scores = nn.Linear(dim, layers - (halting == "geometric"))
+        with warnings.catch_warnings():  # of PyTorch, where one layer leaves nothing to ask
+            warnings.filterwarnings("ignore", "Initializing zero-element tensors")
+            self.scores = nn.Linear(dim, layers - (halting == "geometric"))
         nn.init.zeros_(self.scores.weight)
         nn.init.zeros_(self.scores.bias)
         with torch.no_grad():  # before training nobody leaves before the last layer
@@ -144,7 +148,7 @@ class DepthAdaptive(Way):
         return out
 
     def step(self, x: Tensor, layers: Sequence[Layer]) -> Tensor:
-        """The same where layers carry a state on: every layer keeps what it will need of a token
+        """The form for layers that carry a state on: every layer keeps what it will need of a token
         that has left."""
         out: Tensor = self.norm(naive(x, layers, self._leaves()))
         return out
@@ -157,7 +161,7 @@ class DepthAdaptive(Way):
             states.append(self.norm(x))
         read = [h.detach() for h in states]
         if self.halting == "multinomial":
-            return Exits(torch.stack(states), multinomial(self.scores(read[0])))
+            return Exits(torch.stack(states), multinomial(self._all_scores(read[0])))
         scores = [self._score(n, h) for n, h in enumerate(read[:-1], 1)]
         empty = x.new_empty(*x.shape[:-1], 0)
         found = torch.stack(scores, -1) if scores else empty
@@ -165,7 +169,13 @@ class DepthAdaptive(Way):
 
     def _score(self, n: int, h: Tensor) -> Float[Tensor, "b n"]:
         """w_n · h + b_n"""
-        return h @ self.scores.weight[n - 1] + self.scores.bias[n - 1]
+        with no_autocast(h.device):  # a choice of numbers that are not rounded
+            return upcast(h) @ upcast(self.scores.weight[n - 1]) + upcast(self.scores.bias[n - 1])
+
+    def _all_scores(self, h: Tensor) -> Float[Tensor, "b n N"]:
+        with no_autocast(h.device):
+            out: Tensor = call_upcast(self.scores, upcast(h))
+        return out
 
     def _leaves(self) -> Leaves | None:
         """None in training, which runs all layers."""
@@ -188,7 +198,7 @@ class DepthAdaptive(Way):
 
         def leaves(n: int, x: Tensor) -> Tensor:
             if n == 1:
-                chosen.append(self.scores(self.norm(x)).argmax(-1) + 1)
+                chosen.append(self._all_scores(self.norm(x)).argmax(-1) + 1)
             return chosen[0] == n
 
         return leaves

@@ -42,12 +42,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from attnlab.core.branches import Branch, Layer, used
 from attnlab.core.card import Card, letters
 from attnlab.core.claims import Depth
 from attnlab.core.depth import Way
+from attnlab.core.derivatives import forbid_double_backward
 from attnlab.core.replay import Settings
 
 # ---- forms
@@ -90,8 +90,8 @@ class _Reversible(torch.autograd.Function):
         return a, b
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+        forbid_double_backward("depth='reversible'")
         (b, c), (grad_b, grad_c) = ctx.saved_tensors, grads
         found: dict[int, Tensor | None] = dict.fromkeys(used(ctx.branches))
         for part, settings in zip(reversed(ctx.branches), reversed(ctx.settings), strict=True):

@@ -54,7 +54,7 @@ from attnlab.core.claims import Depth
 from attnlab.core.depth import Sets, Way
 from attnlab.core.options import Size
 from attnlab.core.positions import positions_of, sinusoids
-from attnlab.core.precision import upcast
+from attnlab.core.precision import call_upcast, no_autocast, upcast
 from attnlab.core.probe import note
 
 # ---- forms
@@ -149,7 +149,7 @@ class Universal(Way):
         return found.results
 
     def step(self, x: Tensor, layers: Sequence[Layer]) -> Tensor:
-        """The same; tokens yet to come read every step, so each takes them all."""
+        """The form for decoding; tokens yet to come read every step, so each takes them all."""
         if self.unit is None:
             return naive(x, layers)
         return self._until_halted(x, layers, to_the_end=True).results
@@ -162,7 +162,9 @@ class Universal(Way):
 
     def _probability(self, x: Tensor) -> Tensor:
         assert self.unit is not None
-        return upcast(self.unit(x)).sigmoid().squeeze(-1)
+        with no_autocast(x.device):  # whether a token halts is a choice
+            out: Tensor = call_upcast(self.unit, upcast(x)).sigmoid().squeeze(-1)
+        return out
 
     @staticmethod
     def _price(found: Halted, padding: Tensor | None) -> Tensor:

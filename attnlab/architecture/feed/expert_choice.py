@@ -35,8 +35,7 @@ from typing import Literal
 
 import sympy
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from attnlab.core.card import Card, letters
 from attnlab.core.claims import Feed
@@ -44,24 +43,26 @@ from attnlab.core.experts import (
     SEEN,
     Experts,
     Mixture,
+    RouterRows,
     Routing,
+    ScoringOptions,
     by_expert,
     check_capacity,
     one_by_one,
     probabilities,
     room,
     routed,
+    router_of,
 )
 from attnlab.core.forms import form
-from attnlab.core.options import Options, Size
-from attnlab.core.precision import upcast
-from attnlab.core.shapes import TokenPadding
+from attnlab.core.options import Size
+from attnlab.core.shapes import TokenPadding, Tokens
 
 # ---- options
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExpertChoiceOptions(Options):
+class ExpertChoiceOptions(ScoringOptions):
     """experts: their number, E.
     capacity: an expert takes int(T · capacity / E) of T tokens, so that ``capacity`` experts take a
         token in the mean.
@@ -71,6 +72,7 @@ class ExpertChoiceOptions(Options):
     capacity: float = 2.0
 
     def check(self) -> None:
+        super().check()
         check_capacity("capacity", self.capacity)
         if self.capacity > self.experts:
             raise ValueError(
@@ -99,18 +101,18 @@ def _numbers(like: Tensor, dim: int) -> Tensor:
 
 @form
 def naive(
-    x: Float[Tensor, "b n dim"], W_r: Float[Tensor, "E dim"], weights: Experts,
+    x: Tokens, W_r: RouterRows, weights: Experts,
     *, capacity: float = 2.0, padding: TokenPadding = None,
-) -> Float[Tensor, "b n dim"]:  # fmt: skip
+) -> Tokens:  # fmt: skip
     """The equation: every expert computes every token."""
     return one_by_one(x, route(x, W_r, capacity, padding), weights)
 
 
 @form
 def grouped(
-    x: Float[Tensor, "b n dim"], W_r: Float[Tensor, "E dim"], weights: Experts,
+    x: Tokens, W_r: RouterRows, weights: Experts,
     *, capacity: float = 2.0, padding: TokenPadding = None,
-) -> Float[Tensor, "b n dim"]:  # fmt: skip
+) -> Tokens:  # fmt: skip
     """``naive``, where each expert computes its own tokens only."""
     return by_expert(x, route(x, W_r, capacity, padding), weights)
 
@@ -137,11 +139,11 @@ class ExpertChoice(Mixture):
         options: ExpertChoiceOptions = ExpertChoiceOptions(),
     ) -> None:
         super().__init__(dim, hidden, options.experts, form)
-        self.router = nn.Linear(dim, options.experts, bias=False)
+        self.router = router_of(dim, options.experts, options)
         self.capacity = options.capacity
 
     def route(self, x: Tensor, padding: TokenPadding) -> Routing:
-        return route(x, upcast(self.router.weight), self.capacity, padding)
+        return route(*self.router.reads(x), self.capacity, padding)
 
 
 # ---- card

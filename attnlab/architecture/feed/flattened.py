@@ -34,6 +34,7 @@ from torch.nn import functional as F
 
 from attnlab.core.card import Card, letters
 from attnlab.core.claims import Feed
+from attnlab.core.heads import check_input
 from attnlab.core.options import Size
 from attnlab.core.shapes import checked
 
@@ -66,7 +67,9 @@ class Flattened(nn.Module):
         nn.init.zeros_(self.expand.bias)
         nn.init.zeros_(self.contract.bias)
 
+    @checked
     def forward(self, x: Float[Tensor, "b n dim"]) -> Float[Tensor, "b n dim"]:
+        check_input(x, "x", self.expand.in_features, self.expand.weight)
         out: Tensor = self.contract(F.relu(self.expand(x)))
         return out
 

@@ -44,6 +44,7 @@ from torch.nn import functional as F
 
 from attnlab.core.card import Card, letters
 from attnlab.core.claims import Feed
+from attnlab.core.heads import check_input
 from attnlab.core.options import Size, check_value
 from attnlab.core.probe import note
 from attnlab.core.shapes import checked
@@ -97,7 +98,9 @@ class Gated(nn.Module):
     def extra_repr(self) -> str:
         return f"gate={self.gate!r}"
 
+    @checked
     def forward(self, x: Float[Tensor, "b n dim"]) -> Float[Tensor, "b n dim"]:
+        check_input(x, "x", self.expand.in_features, self.expand.weight)
         out: Tensor = self.contract(gated(self.opens(x), self.expand(x), self.gate))
         return out
 

@@ -53,6 +53,7 @@ from attnlab.core.experts import (
     Experts,
     Routed,
     RouterOptions,
+    RouterRows,
     Routing,
     by_expert,
     one_by_one,
@@ -62,8 +63,7 @@ from attnlab.core.experts import (
 )
 from attnlab.core.forms import form
 from attnlab.core.options import Size
-from attnlab.core.precision import upcast
-from attnlab.core.shapes import TokenPadding
+from attnlab.core.shapes import TokenPadding, Tokens
 
 # ---- options
 
@@ -111,20 +111,20 @@ def route(
 
 @form
 def naive(
-    x: Float[Tensor, "b n dim"], W_r: Float[Tensor, "E dim"], weights: Experts,
+    x: Tokens, W_r: RouterRows, weights: Experts,
     *, capacity: float | None = 2.0, padding: TokenPadding = None,
     chance: Float[Tensor, "b n"] | None = None,
-) -> Float[Tensor, "b n dim"]:  # fmt: skip
+) -> Tokens:  # fmt: skip
     """The equation: every expert computes every token."""
     return one_by_one(x, route(x, W_r, capacity, padding, chance), weights)
 
 
 @form
 def grouped(
-    x: Float[Tensor, "b n dim"], W_r: Float[Tensor, "E dim"], weights: Experts,
+    x: Tokens, W_r: RouterRows, weights: Experts,
     *, capacity: float | None = 2.0, padding: TokenPadding = None,
     chance: Float[Tensor, "b n"] | None = None,
-) -> Float[Tensor, "b n dim"]:  # fmt: skip
+) -> Tokens:  # fmt: skip
     """``naive``, where each expert computes its own tokens only."""
     return by_expert(x, route(x, W_r, capacity, padding, chance), weights)
 
@@ -156,7 +156,7 @@ class GShard(Routed):
 
     def route(self, x: Tensor, padding: TokenPadding) -> Routing:
         chance = x.new_empty(x.shape[:2]).uniform_() if self.training else None
-        return route(x, upcast(self.router.weight), self.limit, padding, chance)
+        return route(*self.router.reads(x), self.limit, padding, chance)
 
 
 # ---- card

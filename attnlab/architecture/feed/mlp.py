@@ -38,6 +38,7 @@ from torch.utils.checkpoint import checkpoint
 from attnlab.core.branches import Sublayer
 from attnlab.core.card import Card, letters
 from attnlab.core.claims import Feed
+from attnlab.core.heads import check_input
 from attnlab.core.options import Size, check_value
 from attnlab.core.shapes import checked
 
@@ -103,7 +104,9 @@ class MLP(nn.Module):
     def extra_repr(self) -> str:
         return "" if self.chunks == 1 else f"chunks={self.chunks}"
 
+    @checked
     def forward(self, x: Float[Tensor, "b n dim"]) -> Float[Tensor, "b n dim"]:
+        check_input(x, "x", self.expand.in_features, self.expand.weight)
         return self._run(x) if self.chunks == 1 else in_pieces(self._run, x, self.chunks)
 
     def _run(self, x: Tensor) -> Tensor:

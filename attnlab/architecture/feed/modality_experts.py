@@ -52,6 +52,7 @@ from attnlab.core.experts import (
     routed,
 )
 from attnlab.core.forms import form
+from attnlab.core.heads import check_input
 from attnlab.core.options import Count, Size, check_value
 from attnlab.core.shapes import TokenPadding, checked
 
@@ -62,6 +63,11 @@ def route(
     x: Tensor, modality: Int[Tensor, "b n"], experts: int, padding: TokenPadding = None
 ) -> Routing:
     """Each token goes to the expert of its modality, with the gate 1."""
+    if modality.is_meta:
+        raise ValueError(
+            "which expert computes a token is a number, and on the meta device there are none; "
+            "give tensors of another device"
+        )
     if not ((modality >= 0) & (modality < experts)).all():
         raise ValueError(
             f"modality should hold the numbers of experts, 0 to {experts - 1}, got "
@@ -74,6 +80,7 @@ def route(
 
 def by_position(x: Tensor, split: tuple[int, ...]) -> Int[Tensor, "b n"]:
     """0 before the first split, 1 from it on, 2 from the second on, …"""
+    split = check_value("split", split, tuple[Count, ...])
     positions = torch.arange(x.shape[1], device=x.device)
     passed = positions[:, None] >= torch.tensor(split, device=x.device)
     return passed.sum(-1).expand(x.shape[:2])
@@ -131,6 +138,7 @@ class ModalityExperts(Mixture):
         modality: Int[Tensor, "b n"] | None = None,
     ) -> Float[Tensor, "b n dim"]:  # fmt: skip
         """``modality`` is the number of each token's expert; not given, ``split`` says it."""
+        check_input(x, "x", self.expand.in_features, self.expand.weight)
         modality = by_position(x, self.split) if modality is None else modality
         return self._computed(x, route(x, modality, len(self.split) + 1, padding))
 

@@ -38,15 +38,17 @@ arXiv:1907.05242, section 3.
 """
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.core.card import Card, letters
 from attnlab.core.claims import Feed
 from attnlab.core.forms import form
+from attnlab.core.heads import check_input
 from attnlab.core.options import Size, check_value
 from attnlab.core.probe import note
+from attnlab.core.shapes import TokenPadding, checked
 
 # ---- forms
 
@@ -141,9 +143,11 @@ class ProductKeys(nn.Module):
     def extra_repr(self) -> str:
         return f"keys={self.keys}, top={self.top}, queries={self.queries}"
 
+    @checked
     def forward(
-        self, x: Float[Tensor, "b n dim"], padding: Bool[Tensor, "b n"] | None = None
+        self, x: Float[Tensor, "b n dim"], padding: TokenPadding = None
     ) -> Float[Tensor, "b n dim"]:
+        check_input(x, "x", self.query.in_features, self.query.weight)
         q = self._normalised(self.query(x), padding)
         q = q.unflatten(-1, (self.queries, 2, self.width))
         return product(q, self.half_keys, self._values(), top=self.top)

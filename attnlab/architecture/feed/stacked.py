@@ -29,6 +29,7 @@ Devices. ACL 2020, arXiv:2004.02984, section 3.2.
 """
 
 import math
+from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -36,6 +37,7 @@ from torch.nn import functional as F
 
 from attnlab.core.card import Card, letters
 from attnlab.core.claims import Feed
+from attnlab.core.heads import check_input
 from attnlab.core.options import Size, check_value
 from attnlab.core.shapes import checked
 
@@ -91,7 +93,10 @@ class Stacked(nn.Module):
         for each in self.narrow:
             each.contract.weight.data.div_(math.sqrt(stacks))  # type: ignore[operator, union-attr]
 
+    @checked
     def forward(self, x: Float[Tensor, "b n dim"]) -> Float[Tensor, "b n dim"]:
+        read: Any = self.narrow[0]
+        check_input(x, "x", read.expand.in_features, read.expand.weight)
         first, *others = self.narrow
         added: Tensor = first(x)
         for layer in others:

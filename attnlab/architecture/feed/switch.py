@@ -43,9 +43,9 @@ Departures.
 - each sequence is a group of its own. The paper counts over the tokens that one device holds.
 - the balance loss counts over the whole batch
 
-X-MoE compares directions instead: its router's scores are cosines of a projected token and a vector
-of each expert (Chi et al., On the Representation Collapse of Sparse Mixture of Experts, NeurIPS
-2022, arXiv:2204.09179).
+X-MoE compares directions instead, ``router="cosine"``: with a matrix W to few dimensions and a
+vector $v_e$ of each expert, the softmax is of $\cos(W x, v_e) / \tau$ (Chi et al., On the
+Representation Collapse of Sparse Mixture of Experts, NeurIPS 2022, arXiv:2204.09179).
 
 Fedus, Zoph, Shazeer. Switch Transformers: Scaling to Trillion Parameter Models with Simple and
 Efficient Sparsity. Journal of Machine Learning Research 2022, arXiv:2101.03961, sections 2.1, 2.2.
@@ -55,7 +55,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.core.card import Card, letters
@@ -65,6 +64,7 @@ from attnlab.core.experts import (
     Experts,
     Routed,
     RouterOptions,
+    RouterRows,
     Routing,
     by_expert,
     one_by_one,
@@ -74,8 +74,7 @@ from attnlab.core.experts import (
 )
 from attnlab.core.forms import form
 from attnlab.core.options import Size
-from attnlab.core.precision import upcast
-from attnlab.core.shapes import TokenPadding
+from attnlab.core.shapes import TokenPadding, Tokens
 
 # ---- options
 
@@ -108,18 +107,18 @@ def route(
 
 @form
 def naive(
-    x: Float[Tensor, "b n dim"], W_r: Float[Tensor, "E dim"], weights: Experts,
+    x: Tokens, W_r: RouterRows, weights: Experts,
     *, capacity: float | None = 1.25, padding: TokenPadding = None,
-) -> Float[Tensor, "b n dim"]:  # fmt: skip
+) -> Tokens:  # fmt: skip
     """The equation: every expert computes every token."""
     return one_by_one(x, route(x, W_r, capacity, padding), weights)
 
 
 @form
 def grouped(
-    x: Float[Tensor, "b n dim"], W_r: Float[Tensor, "E dim"], weights: Experts,
+    x: Tokens, W_r: RouterRows, weights: Experts,
     *, capacity: float | None = 1.25, padding: TokenPadding = None,
-) -> Float[Tensor, "b n dim"]:  # fmt: skip
+) -> Tokens:  # fmt: skip
     """``naive``, where each expert computes its own tokens only."""
     return by_expert(x, route(x, W_r, capacity, padding), weights)
 
@@ -149,7 +148,7 @@ class Switch(Routed):
     def route(self, x: Tensor, padding: TokenPadding) -> Routing:
         if self.training and self.jitter:
             x = x * torch.empty_like(x).uniform_(1 - self.jitter, 1 + self.jitter)
-        return route(x, upcast(self.router.weight), self.limit, padding)
+        return route(*self.router.reads(x), self.limit, padding)
 
 
 # ---- card

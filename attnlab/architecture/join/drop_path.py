@@ -30,10 +30,10 @@ arXiv:1603.09382, section 3.
 import sympy
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.core.branches import Sublayer, shrink
+from attnlab.core.branches import Shrinking, Sublayer
 from attnlab.core.card import Card, letters
 from attnlab.core.claims import Join
 from attnlab.core.norms import Norm, norm_of
@@ -52,7 +52,7 @@ FORMS = {"naive": naive}
 # ---- module
 
 
-class DropPath(nn.Module):
+class DropPath(Shrinking):
     """Pre-norm that leaves out a sublayer with a probability that grows with its depth.
 
     rate: the probability in the last layer, 0 ≤ rate < 1.
@@ -71,7 +71,7 @@ class DropPath(nn.Module):
     ) -> None:  # fmt: skip
         super().__init__()
         if not 0 <= rate < 1:
-            raise ValueError(f"rate is a probability, 0 ≤ rate < 1; got {rate}")
+            raise ValueError(f"rate is a probability, 0 ≤ rate < 1, got {rate}")
         layer = layers - 1 if layer is None else layer
         if layer >= layers:
             raise ValueError(f"layer counts from 0 to layers - 1 = {layers - 1}, got {layer}")
@@ -91,11 +91,6 @@ class DropPath(nn.Module):
             return added
         keep = 1 - self.rate
         return added * torch.bernoulli(x.new_full((x.shape[0], 1, 1), keep)) / keep
-
-    def initialise(self, sublayer: nn.Module, branches: int) -> None:
-        """With ``shrink``, divide the sublayer's last matrix by √branches."""
-        if self.shrink:
-            shrink(sublayer, branches)
 
 
 # ---- card

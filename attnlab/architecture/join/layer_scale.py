@@ -59,7 +59,7 @@ class LayerScale(nn.Module):
     """Pre-norm with a factor for each channel of what the sublayer adds.
 
     layers: of its stack, from which ``epsilon`` follows if that is not given.
-    epsilon: the factors before training, more than 0.
+    epsilon: the factors before training, more than 0 and at most 1.
     dropout: on what the sublayer adds.
     norm: "layer_norm", "rms_norm" or "no_norm" (``attnlab.core.norms``).
     """
@@ -73,9 +73,10 @@ class LayerScale(nn.Module):
         super().__init__()
         if epsilon is None:
             epsilon = epsilon_for(layers_of_stack("layer_scale", layers))
-        if epsilon <= 0:
+        if not 0 < epsilon <= 1:
             raise ValueError(
-                f"epsilon should be more than 0, got {epsilon}; join='rezero' begins at 0"
+                "epsilon should be more than 0 and at most 1, where a sublayer counts in full, got "
+                f"{epsilon}; join='rezero' begins at 0"
             )
         self.epsilon, self.dropout = epsilon, dropout
         self.norm = norm_of(norm, dim)

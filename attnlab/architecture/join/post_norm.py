@@ -20,10 +20,10 @@ NeurIPS 2017, arXiv:1706.03762, section 3.1.
 
 import sympy
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.core.branches import Sublayer, shrink
+from attnlab.core.branches import Shrinking, Sublayer
 from attnlab.core.card import Card, letters
 from attnlab.core.claims import Join
 from attnlab.core.norms import Norm, norm_of
@@ -42,7 +42,7 @@ FORMS = {"naive": naive}
 # ---- module
 
 
-class PostNorm(nn.Module):
+class PostNorm(Shrinking):
     """The norm after a sublayer, and dropout on what the sublayer adds.
 
     norm: "layer_norm", "rms_norm" or "no_norm" (``attnlab.core.norms``).
@@ -58,11 +58,6 @@ class PostNorm(nn.Module):
 
     def forward(self, x: Float[Tensor, "b n dim"], f: Sublayer) -> Float[Tensor, "b n dim"]:
         return naive(x, lambda read: F.dropout(f(read), self.dropout, self.training), self.norm)
-
-    def initialise(self, sublayer: nn.Module, branches: int) -> None:
-        """With ``shrink``, divide the sublayer's last matrix by √branches."""
-        if self.shrink:
-            shrink(sublayer, branches)
 
 
 # ---- card

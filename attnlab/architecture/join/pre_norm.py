@@ -21,10 +21,10 @@ Transformer Architecture. ICML 2020, arXiv:2002.04745.
 
 import sympy
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.core.branches import Sublayer, shrink
+from attnlab.core.branches import Shrinking, Sublayer
 from attnlab.core.card import Card, letters
 from attnlab.core.claims import Join
 from attnlab.core.norms import Norm, norm_of
@@ -43,7 +43,7 @@ FORMS = {"naive": naive}
 # ---- module
 
 
-class PreNorm(nn.Module):
+class PreNorm(Shrinking):
     """The norm in front of a sublayer, and dropout on what the sublayer adds.
 
     norm: "layer_norm", "rms_norm" or "no_norm" (``attnlab.core.norms``).
@@ -68,11 +68,6 @@ class PreNorm(nn.Module):
 
     def _dropped(self, out: Tensor) -> Tensor:
         return F.dropout(out, self.dropout, self.training)
-
-    def initialise(self, sublayer: nn.Module, branches: int) -> None:
-        """With ``shrink``, divide the sublayer's last matrix by √branches."""
-        if self.shrink:
-            shrink(sublayer, branches)
 
 
 # ---- card

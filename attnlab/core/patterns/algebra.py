@@ -149,7 +149,8 @@ class Pattern(ABC):
         return self & Causal()
 
     def blocks(self, size: int) -> "Pattern":
-        """The same between blocks: i attends to j if the pattern allows i's block and j's block."""
+        """The pattern between blocks: i attends to j if the pattern allows i's block and j's
+        block."""
         return Blocks(self, size)
 
     def shifted(self, start: int) -> "Pattern":

@@ -51,7 +51,7 @@ class Shorthand:
         """Every argument's value, as Python binds them; torch.compile cannot trace a signature."""
         names = list(self.arguments)
         if len(args) > len(names):
-            raise TypeError(f"{self.name} takes {', '.join(names)}; got {len(args)} values")
+            raise TypeError(f"{self.name} takes {', '.join(names)}, got {len(args)} values")
         given = dict(zip(names, args, strict=False))
         for name in named:
             if name not in self.arguments or name in given:

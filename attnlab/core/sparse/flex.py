@@ -68,7 +68,9 @@ def refusal(q: Tensor, k: Tensor, v: Tensor, pattern: Pattern = FULL) -> str | N
     if torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v)):
         return "on a CPU it computes no gradients (under torch.no_grad() it would run)"
     if min(q.shape[-1], v.shape[-1]) < 16:
-        return f"on a CPU heads must be at least 16 wide, these are {min(q.shape[-1], v.shape[-1])}"
+        return (
+            f"on a CPU heads should be at least 16 wide, these are {min(q.shape[-1], v.shape[-1])}"
+        )
     if torch.backends.cpu.get_cpu_capability() == "DEFAULT":
         return "PyTorch does not compile it for a CPU without AVX2"
     if not any(shutil.which(name) for name in (os.environ.get("CXX", "g++"), "clang++", "cl")):

@@ -120,7 +120,7 @@ class HeadFinder:
     def found(self) -> Heads:
         """The heads of all batches so far."""
         if not self._layers:
-            raise ValueError("no batch was added yet: call add(seen, tokens) first.")
+            raise ValueError("no batch was added yet: call add(seen, tokens) first")
         return Heads(
             [
                 head
@@ -135,8 +135,8 @@ class HeadFinder:
         ours, theirs = ({n: s.count for n, s in x.items()} for x in (self._layers, measured))
         if ours != theirs:
             raise ValueError(
-                "the layers must be those of the batches before, name → heads: "
-                f"{_short(ours)}; got {_short(theirs)}. Use a HeadFinder for each model."
+                "the layers should be those of the batches before, name → heads: "
+                f"{_short(ours)}, got {_short(theirs)}; use a HeadFinder for each model"
             )
 
 
@@ -148,20 +148,20 @@ def _attention(seen: object, mask: object) -> Iterable[tuple[str, Tensor, Tensor
     if isinstance(seen, Seen):
         if mask is not None:
             raise ValueError(
-                "mask goes with weights in a dict; records have their own: leave it out."
+                "mask goes with weights in a dict; records have their own: leave it out"
             )
         if not len(seen):
             seen[0]  # raises the sentence that says why nothing was recorded
         return [(record.name, record.weights, record.mask) for record in seen]
     if not isinstance(seen, Mapping):
         raise TypeError(
-            "seen must be what attnlab.watch recorded, or a dict {name of the layer: weights "
-            f"(b, h, n, n)}}; got {type(seen).__name__}."
+            "seen should be what attnlab.watch recorded, or a dict {name of the layer: weights "
+            f"(b, h, n, n)}}, got {type(seen).__name__}"
         )
     if not seen:
-        raise ValueError("seen is an empty dict: give the weights of at least one layer.")
+        raise ValueError("seen is an empty dict: give the weights of at least one layer")
     if mask is not None and (not isinstance(mask, Tensor) or mask.dtype != torch.bool):
-        raise TypeError("mask must be a bool tensor, True = may attend, or None.")
+        raise TypeError("mask should be a bool tensor, True = may attend, or None")
     return [(str(name), weights, mask) for name, weights in seen.items()]
 
 
@@ -170,25 +170,25 @@ def _read_tokens(tokens: object) -> tuple[list[list[str]] | None, Tensor]:
     if isinstance(tokens, Tensor):
         if tokens.dim() != 2 or tokens.is_floating_point() or tokens.dtype == torch.bool:
             raise TypeError(
-                f"tokens must be whole numbers (b, n); got {tokens.dtype} of shape "
-                f"{tuple(tokens.shape)}."
+                f"tokens should be whole numbers (b, n), got {tokens.dtype} of shape "
+                f"{tuple(tokens.shape)}"
             )
         return None, tokens
     if isinstance(tokens, str) or not isinstance(tokens, Sequence) or not len(tokens):
         raise TypeError(
-            "tokens must be token numbers (b, n), or texts in lists, one list per sequence; got "
-            f"{_short(tokens)}."
+            "tokens should be token numbers (b, n), or texts in lists, one list per sequence, got "
+            f"{_short(tokens)}"
         )
     rows = [tokens] if isinstance(tokens[0], str) else tokens
     texts = [list(row) for row in rows if isinstance(row, Sequence) and not isinstance(row, str)]
     if len(texts) < len(rows) or not all(isinstance(text, str) for row in texts for text in row):
         raise TypeError(
-            "tokens must hold texts only, one list per sequence, or be a tensor of token numbers."
+            "tokens should hold texts only, one list per sequence, or be a tensor of token numbers"
         )
     lengths = sorted({len(row) for row in texts})
     if len(lengths) > 1:
         raise ValueError(
-            f"all sequences of a batch must have one length, padding included; got {lengths}."
+            f"all sequences of a batch should have one length, padding included, got {lengths}"
         )
     known: dict[str, int] = {}
     numbers = [[known.setdefault(text, len(known)) for text in row] for row in texts]
@@ -199,24 +199,24 @@ def _check_padding(padding: object, numbers: Tensor) -> None:
     if padding is None:
         return
     if not isinstance(padding, Tensor) or padding.dtype != torch.bool:
-        raise TypeError("padding must be a bool tensor (b, n), True = a real token, or None.")
+        raise TypeError("padding should be a bool tensor (b, n), True = a real token, or None")
     if padding.shape != numbers.shape:
         raise ValueError(
-            f"padding must have the shape of the tokens, {tuple(numbers.shape)}; got "
-            f"{tuple(padding.shape)}."
+            f"padding should have the shape of the tokens, {tuple(numbers.shape)}, got "
+            f"{tuple(padding.shape)}"
         )
 
 
 def _check_shape(name: str, weights: object, mask: Tensor | None, numbers: Tensor) -> None:
     if not isinstance(weights, Tensor) or weights.dim() != 4 or not weights.is_floating_point():
-        raise TypeError(f"the weights of {name!r} must be floating-point numbers (b, h, n, n).")
+        raise TypeError(f"the weights of {name!r} should be floating-point numbers (b, h, n, n)")
     b, _, n, m = weights.shape
     if (b, n, m) != (*numbers.shape, numbers.shape[1]):
         raise ValueError(
             f"{name!r} has {b} sequences of {n} queries and {m} keys, tokens are {len(numbers)} "
             f"sequences of {numbers.shape[1]}: heads are found in the attention of a sequence to "
-            "itself. Leave other layers (cross-attention) out by watch(model, only=…), and give "
-            "the tokens of this batch."
+            "itself; leave other layers (cross-attention) out by watch(model, only=…), and give "
+            "the tokens of this batch"
         )
     fits = mask is None or (
         mask.dim() == 4
@@ -224,6 +224,6 @@ def _check_shape(name: str, weights: object, mask: Tensor | None, numbers: Tenso
     )
     if not fits:
         raise ValueError(
-            f"mask must be broadcastable to the weights, {tuple(weights.shape)}; got "
-            f"{tuple(mask.shape if mask is not None else ())}."
+            f"mask should be broadcastable to the weights, {tuple(weights.shape)}, got "
+            f"{tuple(mask.shape if mask is not None else ())}"
         )

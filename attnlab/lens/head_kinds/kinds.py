@@ -95,7 +95,7 @@ class Heads(Sequence[Head]):
         last = self._heads[-1].layer
         layer = check_integer("layer", layer, at_least=0)
         if layer > last:
-            raise ValueError(f"layer must be from 0 to {last}; got {layer}.")
+            raise ValueError(f"layer should be from 0 to {last}, got {layer}")
         heads = [head for head in self if head.layer == layer]
         return {
             name: np.array([_numbers(head)[name] for head in heads]) for name in _numbers(heads[0])
@@ -142,7 +142,7 @@ class Heads(Sequence[Head]):
         count = check_integer("count", count, at_least=1)
         if count > len(self):
             raise ValueError(
-                f"count must be at most {len(self)}, the number of heads; got {count}."
+                f"count should be at most {len(self)}, the number of heads, got {count}"
             )
         points = _standardised(self.features() | self._extra(extra))
         if method == "k-means":
@@ -163,18 +163,18 @@ class Heads(Sequence[Head]):
             return {}
         if not isinstance(extra, Mapping):
             raise TypeError(
-                f"extra must map names to one number per head; got {type(extra).__name__}."
+                f"extra should map names to one number per head, got {type(extra).__name__}"
             )
         columns = {}
         for name, column in extra.items():
             try:
                 columns[f"extra {name}"] = found = np.asarray(column, dtype=np.float64)
             except (TypeError, ValueError) as error:
-                raise TypeError(f"extra[{name!r}] must hold numbers; {error}.") from None
+                raise TypeError(f"extra[{name!r}] should hold numbers; {error}") from None
             if found.shape != (len(self),) or not np.isfinite(found).all():
                 raise ValueError(
-                    f"extra[{name!r}] must hold {len(self)} finite numbers, one per head; got "
-                    f"shape {found.shape}."
+                    f"extra[{name!r}] should hold {len(self)} finite numbers, one per head, got "
+                    f"shape {found.shape}"
                 )
         return columns
 

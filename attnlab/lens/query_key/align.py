@@ -33,7 +33,7 @@ def alignment(places: np.ndarray, reference: np.ndarray) -> Alignment:
 
     if places.shape != reference.shape:
         raise ValueError(
-            "maps are aligned point by point, so both need the same points and dimensions; got "
+            "maps are aligned point by point, so both need the same points and dimensions, got "
             f"{places.shape} and {reference.shape}"
         )
     centre, target = places.mean(axis=0), reference.mean(axis=0)

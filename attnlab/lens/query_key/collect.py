@@ -93,7 +93,7 @@ def collect(
     for name, given in ("labels", labels), ("images", images):
         if given is not None and len(given) != at:
             raise ValueError(
-                f"`{name}` must be one per sequence: got {len(given)}, and the batches hold {at} "
+                f"`{name}` should be one per sequence: got {len(given)}, and the batches hold {at} "
                 "sequences"
             )
     return collector.points()
@@ -197,7 +197,7 @@ class Collector:
                 others = "" if source is None else f", and those of the source {source}"
                 raise ValueError(
                     f"{record.name!r} attended with {n} queries and {m} keys in {b} rows, but the "
-                    f"{seen[0].shape[0]} sequences have {own} tokens{others}. Give the tokens of "
+                    f"{seen[0].shape[0]} sequences have {own} tokens{others}; give the tokens of "
                     "each side; run whole sequences, without the cache of a decoder; where its "
                     "keys are no tokens, leave the layer out by `only`"
                 )
@@ -205,8 +205,8 @@ class Collector:
         if self._layers and known != new:
             odd = ", ".join(f"{name!r} {shape}" for name, shape in sorted(known ^ new)[:4])
             raise ValueError(
-                "every batch must call the same attention layers; only some of the batches have "
-                f"(heads, width) in {odd}. Collect them apart, or choose layers by `only`"
+                "every batch should call the same attention layers; only some of the batches have "
+                f"(heads, width) in {odd}; collect them apart, or choose layers by `only`"
             )
 
 
@@ -283,7 +283,7 @@ class _Inputs:
 
 def _check_batches(model: nn.Module, batches: object) -> None:
     if isinstance(batches, Tensor | Mapping):
-        raise TypeError("`batches` must be several; put this one into a list: [batch]")
+        raise TypeError("`batches` should be several; put this one into a list: [batch]")
 
 
 def _inputs(model: nn.Module, batch: Tensor | Mapping[str, Any]) -> _Inputs:
@@ -294,7 +294,7 @@ def _inputs(model: nn.Module, batch: Tensor | Mapping[str, Any]) -> _Inputs:
     ]  # fmt: skip
     if not tensors:
         raise TypeError(
-            "each batch must be a tensor, or the keyword arguments of the model in a dict; got "
+            "each batch should be a tensor, or the keyword arguments of the model in a dict, got "
             f"{type(batch).__name__} (of a pair with targets, give the inputs alone)"
         )
     if "decoder_input_ids" in batch:
@@ -326,7 +326,7 @@ def _texts(ids: Any, read: Callable[[Any], Sequence[str]] | None, *, or_places: 
     for row, texts in zip(ids, found, strict=True):
         if isinstance(texts, str) or len(texts) != len(row):
             raise ValueError(
-                f"`read` must return the texts of all {len(row)} tokens of a sequence in a list, "
+                f"`read` should return the texts of all {len(row)} tokens of a sequence in a list, "
                 f"as tokenizer.convert_ids_to_tokens does; it returned {str(texts)[:60]!r}"
             )
     return found

@@ -63,7 +63,7 @@ class Projection:
         check_choice("metric", self.metric, METRICS)
         check_choice("scaling", self.scaling, SCALINGS)
         if check_integer("`dimensions`", self.dimensions) not in (2, 3):
-            raise ValueError(f"`dimensions` must be 2 or 3, got {self.dimensions}")
+            raise ValueError(f"`dimensions` should be 2 or 3, got {self.dimensions}")
         check_integer("`neighbours`", self.neighbours, at_least=2)
         check_integer("`seed`", self.seed, at_least=0)
 
@@ -139,7 +139,7 @@ class Maps(Mapping[Head, HeadMap]):
 
         target = checked_place(path)
         if target.suffix != ".safetensors":
-            raise ValueError(f"`path` must end in .safetensors, got {str(path)!r}")
+            raise ValueError(f"`path` should end in .safetensors, got {str(path)!r}")
         arrays = {f"{layer}.{head}": one.all for (layer, head), one in self.heads.items()}
         with in_place_of(target) as beside:
             save_file(arrays, beside, metadata={"tokens": json.dumps(_tokens_of(self.points))})
@@ -258,7 +258,7 @@ def _chosen(points: Points, heads: Sequence[Head] | None) -> list[Head]:
     if heads is None:
         return list(points.heads)
     if any(not isinstance(pair, Sequence) for pair in heads):
-        raise TypeError(f"`heads` must be pairs in a list, [(layer, head), …], got {heads!r}")
+        raise TypeError(f"`heads` should be pairs in a list, [(layer, head), …], got {heads!r}")
     chosen = [tuple(pair) for pair in heads]
     for pair in chosen:
         if pair not in points.heads:
@@ -295,7 +295,7 @@ def _places_of(reference: Maps | str | Path, points: Points, k: int) -> dict[Hea
         tokens, places = _saved(reference)
     else:
         raise TypeError(
-            f"`reference` must be Maps or the path of saved ones, got {type(reference).__name__}"
+            f"`reference` should be Maps or the path of saved ones, got {type(reference).__name__}"
         )
     if tokens != _tokens_of(points):
         raise ValueError(
@@ -312,7 +312,7 @@ def _saved(path: str | Path) -> tuple[list[list[object]], dict[Head, np.ndarray]
     from safetensors import SafetensorError, safe_open
 
     if not os.path.isfile(path):
-        raise FileNotFoundError(f"there is no file {path}; Maps.save writes one.")
+        raise FileNotFoundError(f"there is no file {path}; Maps.save writes one")
     try:
         with safe_open(path, framework="numpy") as file:
             tokens = json.loads((file.metadata() or {}).get("tokens", "null"))
@@ -320,7 +320,7 @@ def _saved(path: str | Path) -> tuple[list[list[object]], dict[Head, np.ndarray]
             return tokens, {_head(name): file.get_tensor(name) for name in names}
     except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise ValueError(
-            f"{path} is not a file that Maps.save wrote, or is damaged ({error})."
+            f"{path} is not a file that Maps.save wrote, or is damaged ({error})"
         ) from error
 
 

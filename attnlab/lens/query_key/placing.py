@@ -42,7 +42,7 @@ def placer(
     """
     for name, function in ("encode", encode), ("read", read):
         if not callable(function):
-            raise TypeError(f"`{name}` must be a function, got {type(function).__name__}")
+            raise TypeError(f"`{name}` should be a function, got {type(function).__name__}")
     if not isinstance(maps, Maps):
         raise TypeError(f"`maps` are what `project` returns, got {type(maps).__name__}")
 
@@ -83,13 +83,13 @@ def _row(ids: Any) -> Tensor:
         found = torch.as_tensor(ids)
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(
-            f"`encode` must return ids, or the model's keyword arguments in a dict, got "
+            f"`encode` should return ids, or the model's keyword arguments in a dict, got "
             f"{type(ids).__name__}"
         ) from error
     row = found[None] if found.dim() == 1 else found
     if row.dim() != 2 or len(row) != 1:
         raise ValueError(
-            f"`encode` must return the ids of one sequence, (n) or (1, n); got a tensor of shape "
+            f"`encode` should return the ids of one sequence, (n) or (1, n), got a tensor of shape "
             f"{tuple(found.shape)}"
         )
     return row

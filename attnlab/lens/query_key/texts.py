@@ -92,7 +92,8 @@ def checked_tokens(what: str, tokens: Sequence[Sequence[str]]) -> list[list[str]
     listed = isinstance(tokens, Sequence) and not isinstance(tokens, str) and len(tokens)
     if not listed or any(isinstance(row, str) or not isinstance(row, Sequence) for row in tokens):
         raise TypeError(
-            f"`{what}` must hold one list of texts per sequence, [[…], […]], even for one sequence"
+            f"`{what}` should hold one list of texts per sequence, [[…], […]], even for "
+            "one sequence"
         )
     return [[str(token) for token in row] for row in tokens]
 
@@ -102,7 +103,7 @@ def _fitting(what: str, tokens: Sequence[Sequence[str]], b: int, n: int) -> list
     if len(rows) != b or any(len(row) != n for row in rows):
         lengths = sorted({len(row) for row in rows})
         raise ValueError(
-            f"`{what}` must hold {b} lists of {n} texts, one per token (padding included); got "
+            f"`{what}` should hold {b} lists of {n} texts, one per token (padding included), got "
             f"{len(rows)} lists of lengths {lengths}"
         )
     return rows
@@ -113,7 +114,7 @@ def _special(n: int, grid: Grid | None) -> int:
     if grid is None:
         return 0
     if len(tuple(grid)) != 2 or min(grid) < 1:
-        raise ValueError(f"`grid` must be (rows, columns) of patches, got {grid!r}")
+        raise ValueError(f"`grid` should be (rows, columns) of patches, got {grid!r}")
     if grid[0] * grid[1] > n:
         raise ValueError(f"`grid` {grid} has more patches than the {n} tokens of a sequence")
     return n - grid[0] * grid[1]
@@ -135,7 +136,7 @@ def _real(padding: Tensor | None, b: int, n: int) -> np.ndarray:
     found = given.detach().cpu()
     if tuple(found.shape) != (b, n):
         raise ValueError(
-            f"padding must be (b, n) = ({b}, {n}), True = a real token; got {tuple(found.shape)}"
+            f"padding should be (b, n) = ({b}, {n}), True = a real token, got {tuple(found.shape)}"
         )
     return np.asarray(found.bool().numpy())
 
@@ -144,15 +145,15 @@ def _labels(labels: Sequence[Any] | None, b: int, n: int) -> list[list[str] | No
     if labels is None:
         return [None] * b
     if isinstance(labels, str):
-        raise TypeError("`labels` must be a list with one label per sequence, got one text")
+        raise TypeError("`labels` should be a list with one label per sequence, got one text")
     if len(labels) != b:
-        raise ValueError(f"`labels` must be one per sequence, {b} of them; got {len(labels)}")
+        raise ValueError(f"`labels` should be one per sequence, {b} of them, got {len(labels)}")
     rows = [
         [str(one) for one in label] if isinstance(label, list | tuple) else [str(label)] * n
         for label in (labels.tolist() if isinstance(labels, Tensor | np.ndarray) else labels)
     ]
     if any(len(row) != n for row in rows):
-        raise ValueError(f"`labels` given per token must be {n} for each sequence")
+        raise ValueError(f"`labels` given per token should be {n} for each sequence")
     return list(rows)
 
 
@@ -164,9 +165,9 @@ def _images(images: Any, b: int) -> np.ndarray | None:
     colour = found.ndim == 4 and found.shape[3] == 3
     if len(found) != b or not (found.ndim == 3 or colour):
         raise ValueError(
-            f"`images` must be ({b}, height, width) or ({b}, height, width, 3), values from 0 to "
-            f"1; got {found.shape}"
+            f"`images` should be ({b}, height, width) or ({b}, height, width, 3), values from 0 to "
+            f"1, got {found.shape}"
         )
     if not np.isfinite(found).all() or found.min() < 0 or found.max() > 1:
-        raise ValueError("`images` must hold values from 0 (black) to 1 (white)")
+        raise ValueError("`images` should hold values from 0 (black) to 1 (white)")
     return found

@@ -158,7 +158,7 @@ class _Given:
             named = self._processed(inputs)
         else:
             raise TypeError(
-                "`inputs` must be a text, a tensor of tokens, an image, a dict of what the model "
+                "`inputs` should be a text, a tensor of tokens, an image, a dict of what the model "
                 f"takes or a tuple of its arguments, got {type(inputs).__name__}"
             )
         named = {name: self._moved(value) for name, value in named.items()}
@@ -248,7 +248,7 @@ class _Given:
             return ids[None] if ids.dim() == 1 else ids
         if not isinstance(target, str):
             raise TypeError(
-                "`target` must be a text, a tensor of tokens or the outputs of `generate`, got "
+                "`target` should be a text, a tensor of tokens or the outputs of `generate`, got "
                 f"{type(target).__name__}"
             )
         if self.reader.tokenizer is None:
@@ -297,8 +297,8 @@ class _Given:
         except Exception as error:
             raise ValueError(
                 f"{type(model).__name__}.generate could not be run on {found}: "
-                f"{str(error).strip().splitlines()[0] if str(error) else error!r}. "
-                "Give the tokens yourself, as `target=` or in `inputs`"
+                f"{str(error).strip().splitlines()[0] if str(error) else error!r}; "
+                "give the tokens yourself, as `target=` or in `inputs`"
             ) from error
         return torch.as_tensor(getattr(written, "sequences", written))
 
@@ -321,7 +321,9 @@ def _patch_grid(model: nn.Module, found: Inputs) -> tuple[int, int] | None:
 
 def _check_row(batch: int, rows: int) -> None:
     if batch >= rows:
-        raise ValueError(f"`batch` must be from 0 to {rows - 1}, the rows of `inputs`, got {batch}")
+        raise ValueError(
+            f"`batch` should be from 0 to {rows - 1}, the rows of `inputs`, got {batch}"
+        )
 
 
 def _is_numbers(value: Any) -> bool:

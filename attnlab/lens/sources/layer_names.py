@@ -67,7 +67,7 @@ def titles(names: Sequence[str]) -> list[str | None]:
 
 
 def short_name(title: str | None, at: int) -> str:
-    """The same in few letters: L3, or the side it is on, "enc 0"."""
+    """The name in few letters: L3, or the side it is on, "enc 0"."""
     side, _, number = (title or "").partition(" ")
     short = {"encoder": "enc", "decoder": "dec"}.get(side, side[:6])
     return f"{short} {number}" if title else f"L{at}"

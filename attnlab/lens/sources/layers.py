@@ -80,7 +80,7 @@ class Layer:
         return {name: [_rounded(value) for value in found[name]] for name in names}
 
     def _sampled(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """The same from a sample of the rows; all of a long input take seconds per head."""
+        """The statistics from a sample of the rows; all of a long input take seconds per head."""
         h, n, m = self.shape
         choices = np.full((h, len(rows)), float(m))
         if self.mask is not None:
@@ -300,7 +300,8 @@ def _patterns(cache: Any) -> list[Call]:
             weights, values = weights[None], None if values is None else values[None]
         if weights.dim() != 4:
             raise ValueError(
-                f"{key!r} must hold a tensor (b, heads, n, m), got the shape {tuple(weights.shape)}"
+                f"{key!r} should hold a tensor (b, heads, n, m), got the shape "
+                f"{tuple(weights.shape)}"
             )
         found.append(Weights(name, weights, values))
     return found
@@ -317,7 +318,7 @@ def _arrays(source: Any, batch: int) -> Iterator[Layer]:
         maps = maps[None] if maps.dim() == 2 else maps
         if maps.dim() != 3:
             raise ValueError(
-                "`source` must be an array (n, m), (heads, n, m) or (layers, heads, n, m), or a "
+                "`source` should be an array (n, m), (heads, n, m) or (layers, heads, n, m), or a "
                 f"list of them, one per layer; layer {at} has the shape {tuple(maps.shape)}"
             )
         layer = _layer(f"layer.{at}", maps)
@@ -328,13 +329,13 @@ def _arrays(source: Any, batch: int) -> Iterator[Layer]:
 def _numbers(value: Any) -> Tensor:
     if isinstance(value, Tensor) and (value.is_meta or value.layout != torch.strided):
         raise TypeError(
-            "`source` must hold dense tensors with values, got one of layout "
+            "`source` should hold dense tensors with values, got one of layout "
             f"{value.layout} on {value.device}"
         )
     found = value if isinstance(value, Tensor) else np.asarray(value)
     kind = str(found.dtype)
     if "complex" in kind or (isinstance(found, np.ndarray) and found.dtype.kind not in "biuf"):
-        raise TypeError(f"`source` must hold real numbers, got {kind.replace('<U', 'str of ')}")
+        raise TypeError(f"`source` should hold real numbers, got {kind.replace('<U', 'str of ')}")
     return found if isinstance(found, Tensor) else torch.as_tensor(found)
 
 
@@ -342,7 +343,7 @@ def _listed(source: Any) -> list[Any]:
     if isinstance(source, Tensor | np.ndarray):
         if source.ndim not in (2, 3, 4):
             raise ValueError(
-                "`source` must have the axes (n, m), (heads, n, m) or (layers, heads, n, m), got "
+                "`source` should have the axes (n, m), (heads, n, m) or (layers, heads, n, m), got "
                 f"the shape {tuple(source.shape)}"
             )
         layers = list(source) if source.ndim == 4 else [source]
@@ -355,8 +356,8 @@ def _listed(source: Any) -> list[Any]:
         )
     else:
         raise TypeError(
-            "`source` must be a recording of attnlab.watch, the outputs of a Hugging Face model, "
-            "an ActivationCache of TransformerLens, or an array (layers, heads, n, m); got "
+            "`source` should be a recording of attnlab.watch, the outputs of a Hugging Face model, "
+            "an ActivationCache of TransformerLens, or an array (layers, heads, n, m), got "
             f"{type(source).__name__}"
         )
     if not layers:
@@ -367,7 +368,7 @@ def _listed(source: Any) -> list[Any]:
 def _row(size: int, batch: int, what: str) -> int:
     if not 0 <= batch < size:
         raise ValueError(
-            f"`batch` must be from 0 to {size - 1} ({what} has {size} rows), got {batch}"
+            f"`batch` should be from 0 to {size - 1} ({what} has {size} rows), got {batch}"
         )
     return batch
 

@@ -122,7 +122,7 @@ def pixels_of(image: Any) -> np.ndarray:
         found = found[..., None]
     if found.ndim != 3 or found.shape[2] not in (1, 3, 4) or found.size == 0:
         raise ValueError(
-            "`image` must be (height, width), (height, width, 3) or (3, height, width), got the "
+            "`image` should be (height, width), (height, width, 3) or (3, height, width), got the "
             f"shape {np.shape(found)}"
         )
     return np.repeat(_bytes(found), 3, axis=2) if found.shape[2] == 1 else _bytes(found[..., :3])
@@ -131,7 +131,7 @@ def pixels_of(image: Any) -> np.ndarray:
 def _array(image: Any) -> np.ndarray:
     if isinstance(image, Tensor):
         if image.is_meta or image.layout != torch.strided:
-            raise TypeError("`image` must be a dense tensor with values")
+            raise TypeError("`image` should be a dense tensor with values")
         return (
             image.detach().cpu().float().numpy()
             if image.is_floating_point()
@@ -142,7 +142,7 @@ def _array(image: Any) -> np.ndarray:
     found = np.asarray(image)
     if found.dtype.kind not in "biuf":
         raise TypeError(
-            f"`image` must be an array, a tensor or a PIL image, got {type(image).__name__}"
+            f"`image` should be an array, a tensor or a PIL image, got {type(image).__name__}"
         )
     return found
 
@@ -166,7 +166,7 @@ def _checked(grid: Any) -> Grid | None:
         return None
     numbers = tuple(grid) if isinstance(grid, tuple | list) else ()
     if len(numbers) != 2 or not all(isinstance(x, int) and x > 0 for x in numbers):
-        raise ValueError(f"`grid` must be (rows, columns) of the patches, got {grid!r}")
+        raise ValueError(f"`grid` should be (rows, columns) of the patches, got {grid!r}")
     return numbers[0], numbers[1]
 
 

@@ -24,7 +24,7 @@ class Reader:
         has = [name for name in _FACES if hasattr(self.tokenizer, name)]
         if tokenizer is not None and not has and not callable(tokenizer):
             raise TypeError(
-                "`tokenizer` must be a tokenizer or processor of Hugging Face, a "
+                "`tokenizer` should be a tokenizer or processor of Hugging Face, a "
                 f"tokenizers.Tokenizer or a task of attnlab, got {type(tokenizer).__name__}"
             )
         if not has:

@@ -111,7 +111,7 @@ class SparseTransformerOptions(PatternOptions):
     def allowed(self, heads: int) -> Pattern:
         """The union of the factors, or one of them; per head where heads differ."""
         if self.separate and heads < 2:
-            raise ValueError(f"separate=True needs 2 heads, one for each factor; got {heads}")
+            raise ValueError(f"separate=True needs 2 heads, one for each factor, got {heads}")
         if not (self.separate or self.distinct):
             return self._seen(None if self.layer is None else self.layer % 2, 0)
         return patterns.per_head(*(self._of_head(a) for a in range(heads)))

@@ -71,7 +71,7 @@ class ByteEmbeddingOptions(Options):
 
     def check(self) -> None:
         if self.rows < IN_USE:
-            raise ValueError(f"rows should be at least {IN_USE}, one for each id; got {self.rows}")
+            raise ValueError(f"rows should be at least {IN_USE}, one for each id, got {self.rows}")
 
 
 # ---- naive
@@ -111,7 +111,7 @@ def _numbers(ids: object) -> list[int]:
     if isinstance(ids, Tensor):
         if ids.dim() != 1 or ids.is_floating_point():
             raise TypeError(
-                "decode takes one row of whole numbers, (n,); got "
+                "decode takes one row of whole numbers, (n,), got "
                 f"{str(ids.dtype).removeprefix('torch.')} of shape {tuple(ids.shape)}"
             )
         ids = ids.tolist()

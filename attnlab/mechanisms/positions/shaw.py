@@ -117,7 +117,7 @@ def _rows(a_keys: Tensor | None, a_values: Tensor | None) -> int:
     """2k + 1; 1 without any table."""
     rows = next((len(table) for table in (a_keys, a_values) if table is not None), 1)
     if rows % 2 == 0:
-        raise ValueError(f"a table has 2k + 1 rows, for the distances -k … k; got {rows}")
+        raise ValueError(f"a table has 2k + 1 rows, for the distances -k … k, got {rows}")
     return rows
 
 

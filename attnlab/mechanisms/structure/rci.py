@@ -110,7 +110,7 @@ def fused(
     q: Queries, k: SelfKeys, v: SelfValues, *,
     structure: TextPairs, options: RCIOptions = RCIOptions(),
 ) -> Outputs:  # fmt: skip
-    """The same by PyTorch's ``scaled_dot_product_attention``."""
+    """Computes it by PyTorch's ``scaled_dot_product_attention``."""
     return sdpa.attend(q, k, v, mask=_allowed(q, structure, options), bias=None, scale=None)
 
 
@@ -188,7 +188,7 @@ def cell_scores(
     check_choice("score", score, ("probability", "logit"))
     if rows.shape[-1] != 2:
         raise ValueError(
-            "rows (…, r, 2) and columns (…, c, 2) hold two logits each, no and yes; got "
+            "rows (…, r, 2) and columns (…, c, 2) hold two logits each, no and yes, got "
             f"{tuple(rows.shape)} and {tuple(columns.shape)}"
         )
     if score == "probability":

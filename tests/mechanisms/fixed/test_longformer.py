@@ -346,9 +346,9 @@ def test_a_tiny_transformer_can_be_an_led() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"window": 5}, "total w, half of it to each side .* even and at least 2; got 5"),
-        ({"window": 0}, "at least 2; got 0"),
-        ({"window": -2}, "at least 2; got -2"),
+        ({"window": 5}, "total w, half of it to each side .* even and at least 2, got 5"),
+        ({"window": 0}, "at least 2, got 0"),
+        ({"window": -2}, "at least 2, got -2"),
         ({"dilation": 0}, "dilation should be at least 1, got 0"),
         ({"dilation": ()}, "a step to 0 heads, but there are"),
         ({"causal": True, "global_positions": (0,)}, "a causal Longformer has no global tokens"),

@@ -265,9 +265,9 @@ def test_wrong_options_are_answered_in_sentences(options: dict[str, Any], said: 
 
 
 def test_other_wrong_calls() -> None:
-    with pytest.raises(ValueError, match="needs 2 heads, one for each factor; got 1"):
+    with pytest.raises(ValueError, match="needs 2 heads, one for each factor, got 1"):
         pattern(separate=True)
-    with pytest.raises(ValueError, match="needs 2 heads, one for each factor; got 1"):
+    with pytest.raises(ValueError, match="needs 2 heads, one for each factor, got 1"):
         PatternAttention(12, 1, SparseTransformerOptions(separate=True))
     with pytest.raises(ValueError, match="always causal"):
         module(causal=False)

@@ -192,13 +192,13 @@ def test_wrong_options_are_answered_in_sentences() -> None:
             form(q, k, v, options=LinearOptions(nu=1))
         with pytest.raises(ValueError, match='degree is an option of feature="taylor"'):
             form(q, k, v, options=LinearOptions(feature="dpfp", degree=2))
-        with pytest.raises(ValueError, match="degree must be even and not negative, got 3"):
+        with pytest.raises(ValueError, match="degree should be even and not negative, got 3"):
             form(q, k, v, options=LinearOptions(feature="taylor", degree=3))
-    with pytest.raises(ValueError, match=r"nu must be between 1 and 2d - 1 = 9.*got 10"):
+    with pytest.raises(ValueError, match=r"nu should be between 1 and 2d - 1 = 9.*got 10"):
         chunked(q, k, v, options=LinearOptions(feature="dpfp", nu=10))
     with pytest.raises(ValueError, match="nu should be at least 1, got 0"):
         LinearOptions(feature="dpfp", nu=0)
-    with pytest.raises(ValueError, match="nu must be between 1 and 2d - 1 = 3"):
+    with pytest.raises(ValueError, match="nu should be between 1 and 2d - 1 = 3"):
         LinearAttention(12, 6, options=LinearOptions(feature="dpfp", nu=4))
     with pytest.raises(ValueError, match="no form 'chunks'"):
         LinearAttention(12, 6, form="chunks")

@@ -273,7 +273,7 @@ def test_alphas_below_one_are_refused() -> None:
         attnlab.build("entmax", dim=12, heads=3, alpha=0.5)
     with pytest.raises(ValueError, match=r"alpha of a head should be at least 1, got 0\.5"):
         naive(*inputs, alpha=torch.tensor([1.5, 0.5, 2.0]))
-    with pytest.raises(ValueError, match=r"with that of each head; got floats of shape \(2,\)"):
+    with pytest.raises(ValueError, match=r"with that of each head, got floats of shape \(2,\)"):
         naive(*inputs, alpha=torch.tensor([1.5, 2.0]))
 
 

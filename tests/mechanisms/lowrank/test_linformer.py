@@ -312,7 +312,7 @@ def test_never_causal_and_says_why() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"k": 18, "max_len": 17}, "k must lie between 1 and max_len=17, got 18"),
+        ({"k": 18, "max_len": 17}, "k should lie between 1 and max_len=17, got 18"),
         ({"k": 0}, "k should be at least 1, got 0"),
         ({"sharing": "layers"}, "no sharing 'layers'; did you mean 'layerwise'"),
         ({"projection": "max-pool"}, "no projection 'max-pool'; did you mean 'mean-pool'"),
@@ -327,7 +327,7 @@ def test_never_causal_and_says_why() -> None:
             "one for all heads; this one was made with heads=3",
         ),
         ({"projection": "mean-pool", "sharing": "none"}, "mean-pool has no weights"),
-        ({"sharing": "none", "early": True}, "E must be shared by them"),
+        ({"sharing": "none", "early": True}, "E should be shared by them"),
         ({"form": "tiled"}, "no form 'tiled'"),
     ],
 )

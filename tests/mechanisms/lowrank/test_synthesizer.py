@@ -391,7 +391,7 @@ def test_watch_sees_the_weights_that_are_used(variant: str, form: str) -> None:
         ({"factors": (5, 7)}, "factors belongs to variant='factorized_dense'; 'dense' has none"),
         (
             {"variant": "factorized_dense", "factors": (5, 8), "max_len": 35},
-            r"must multiply to max_len=35, got \(5, 8\)",
+            r"should multiply to max_len=35, got \(5, 8\)",
         ),
         (
             {"variant": "factorized_dense", "factors": (-5, -7), "max_len": 35},

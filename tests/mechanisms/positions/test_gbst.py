@@ -279,11 +279,11 @@ def test_pooled_stores_no_candidates() -> None:
 @pytest.mark.parametrize(
     ("call", "error", "said"),
     [
-        (lambda: BlockOptions(blocks=()), ValueError, r"different sizes, at least one; got \(\)"),
+        (lambda: BlockOptions(blocks=()), ValueError, r"different sizes, at least one, got \(\)"),
         (
             lambda: BlockOptions(blocks=(2, 2)),
             ValueError,
-            r"different sizes, at least one; got \(2, 2\)",
+            r"different sizes, at least one, got \(2, 2\)",
         ),
         (
             lambda: BlockOptions(blocks=(1, 0)),

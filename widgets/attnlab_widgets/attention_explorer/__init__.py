@@ -304,7 +304,7 @@ class AttentionExplorer(TrainingLab):
 
 def _reading(text: str) -> Reading:
     if not text:
-        raise ValueError("There is no text. Type a few words; the maps still show the last ones.")
+        raise ValueError("There is no text; type a few words; the maps still show the last ones")
     task = reference_model()[1]
     encoded = task.encode(text[:LONGEST])
     ids = encoded[: task.length]
@@ -323,7 +323,7 @@ def _letters(text: str) -> Reading:
     given = [ord(letter) - ord("a") for letter in text.lower() if "a" <= letter <= "z"]
     if not given:
         raise ValueError(
-            "There is no letter from a to z to copy. Type a word; the maps still show the last one."
+            "There is no letter from a to z to copy; type a word; the maps still show the last one"
         )
     read = [given[at % len(given)] for at in range(task.items)]
     ids = torch.tensor([*read, task.symbols, *read[:-1]])
@@ -343,7 +343,7 @@ def _problem(task: str) -> Task:
 
 def _names(mechanisms: Sequence[str]) -> list[str | None]:
     if isinstance(mechanisms, str) or not 1 <= len(check_names("mechanisms", mechanisms)) <= 2:
-        raise ValueError(f"`mechanisms` must be one or two names in a list, got {mechanisms!r}")
+        raise ValueError(f"`mechanisms` should be one or two names in a list, got {mechanisms!r}")
     possible = {card.name: card for card in causal_cards()}
     for name in mechanisms:
         if name not in possible and name in {card.name for card in cards()}:
@@ -358,7 +358,7 @@ def _starts(trained: Sequence[bool] | None, names: Sequence[str | None], task: s
         return [task == LANGUAGE and names[0] in shipped(), False]
     trained = check_list("trained", trained)
     if len(trained) != given or not all(isinstance(start, bool) for start in trained):
-        raise ValueError(f"`trained` must say True or False for each mechanism, got {trained!r}")
+        raise ValueError(f"`trained` should say True or False for each mechanism, got {trained!r}")
     if task != LANGUAGE and any(trained):
         raise ValueError('trained weights come with attnlab for task="documentation" only')
     for name, start in zip(names, trained, strict=False):

@@ -184,7 +184,7 @@ class AttentionView(BaseWidget):
         for pair in proposal["value"]:
             if not _whole_numbers(pair, 2) or not self._exists(*pair):
                 raise traitlets.TraitError(
-                    f"`heads` must hold pairs [layer, head] of this recording, got {pair!r}"
+                    f"`heads` should hold pairs [layer, head] of this recording, got {pair!r}"
                 )
         return [list(pair) for pair in proposal["value"]]
 
@@ -202,14 +202,16 @@ class AttentionView(BaseWidget):
     @traitlets.validate("threshold")
     def _threshold_is_a_share(self, proposal: Any) -> float:
         if not 0 <= proposal["value"] <= 1:
-            raise traitlets.TraitError(f"`threshold` must be from 0 to 1, got {proposal['value']}")
+            raise traitlets.TraitError(
+                f"`threshold` should be from 0 to 1, got {proposal['value']}"
+            )
         return float(proposal["value"])
 
     @traitlets.validate("top_k")
     def _top_k_counts(self, proposal: Any) -> int:
         if proposal["value"] < 0:
             raise traitlets.TraitError(
-                f"`top_k` must be 0 (every line) or a number of lines, got {proposal['value']}"
+                f"`top_k` should be 0 (every line) or a number of lines, got {proposal['value']}"
             )
         return int(proposal["value"])
 
@@ -217,7 +219,7 @@ class AttentionView(BaseWidget):
     def _panels_exist(self, proposal: Any) -> list[str]:
         found = proposal["value"]
         if not found or any(panel not in _PANELS for panel in found):
-            raise traitlets.TraitError(f"`panels` must hold some of {[*_PANELS]}, got {found!r}")
+            raise traitlets.TraitError(f"`panels` should hold some of {[*_PANELS]}, got {found!r}")
         return [panel for panel in _PANELS if panel in found]
 
     @traitlets.validate("step")
@@ -338,11 +340,11 @@ def _steps(source: Any, compare: Any) -> tuple[list[str], list[list[Any]]]:
     if not isinstance(source, Mapping) or has_attentions(source) or is_cache(source):
         return [""], [[source] if compare is None else [source, compare]]
     if not source:
-        raise ValueError("`source` is an empty dict; it must map training steps to recordings")
+        raise ValueError("`source` is an empty dict; it should map training steps to recordings")
     if compare is None:
         return [str(step) for step in source], [[one] for one in source.values()]
     if not isinstance(compare, Mapping) or list(compare) != list(source):
-        raise ValueError("`compare` must be a dict with the same training steps as `source`")
+        raise ValueError("`compare` should be a dict with the same training steps as `source`")
     return [str(step) for step in source], [[one, compare[step]] for step, one in source.items()]
 
 
@@ -352,7 +354,7 @@ def _same(known: list[dict[str, Any]], other: list[dict[str, Any]]) -> None:
 
     if known and shapes(known) != shapes(other):
         raise ValueError(
-            "recordings that are compared must have the same layers, heads and lengths; got "
+            "recordings that are compared should have the same layers, heads and lengths, got "
             f"(heads, queries, keys) {shapes(known)} and {shapes(other)}"
         )
 
@@ -361,21 +363,23 @@ def _listed(name: str, tokens: Sequence[Any] | None) -> list[Any] | None:
     if tokens is None or isinstance(tokens, Found):
         return tokens
     if isinstance(tokens, str | bytes):
-        raise TypeError(f"`{name}` must be a list of tokens, got one text; split it first")
+        raise TypeError(f"`{name}` should be a list of tokens, got one text; split it first")
     if not isinstance(tokens, Iterable):
-        raise TypeError(f"`{name}` must be a list of tokens, got {type(tokens).__name__}")
+        raise TypeError(f"`{name}` should be a list of tokens, got {type(tokens).__name__}")
     if isinstance(tokens, Tensor) and (tokens.is_meta or tokens.layout != torch.strided):
-        raise TypeError(f"`{name}` must be a dense tensor with values, or a list of tokens")
+        raise TypeError(f"`{name}` should be a dense tensor with values, or a list of tokens")
     found = np.asarray(tokens).tolist() if hasattr(tokens, "numpy") else list(tokens)
     if any(isinstance(token, list | tuple | np.ndarray) for token in found):
-        raise ValueError(f"`{name}` must be those of one row of the batch: give {name}[0], say")
+        raise ValueError(f"`{name}` should be those of one row of the batch: give {name}[0], say")
     return found
 
 
 def _named(names: tuple[str, str]) -> list[str]:
     found = check_names("names", names)
     if len(found) != 2:
-        raise ValueError(f"`names` must hold two names, for `source` and `compare`, got {names!r}")
+        raise ValueError(
+            f"`names` should hold two names, for `source` and `compare`, got {names!r}"
+        )
     return found
 
 

@@ -162,8 +162,9 @@ class CostLab(BaseWidget):
 
     @property
     def measured(self) -> dict[str, Any] | None:
-        """Of the present setting: lengths, medians and quartiles of seconds, of the mechanism
-        ("own") and full attention ("base"), and the exponents; None before it was measured."""
+        """What holds for the present setting: lengths, medians and quartiles of seconds, of the
+        mechanism ("own") and full attention ("base"), and the exponents; None before it was
+        measured."""
         return self._times.get(self._key)
 
     def measure(self) -> None:

@@ -17,8 +17,8 @@ Points = Sequence[Sequence[float]]
 def announcement(
     names: Sequence[str], path: Points, energies: Sequence[float], weights: Sequence[float]
 ) -> str:
-    """Of the states of a retrieval (the query first), their energies, and the weights of the
-    patterns at the last."""
+    """A sentence of the states of a retrieval (the query first), their energies, and the weights
+    of the patterns at the last."""
     steps = len(path) - 1
     times = "One step leads" if steps == 1 else f"{steps} steps lead"
     return (

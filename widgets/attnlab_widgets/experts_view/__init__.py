@@ -370,7 +370,8 @@ def _told(layer: Routed) -> dict[str, Any]:
 
 
 def _bytes(layers: list[Routed]) -> bytes:
-    """Of each layer: what is chosen (one more, a byte each), gates and router as floats."""
+    """The state of each layer: what is chosen (one more, a byte each), gates and router as
+    floats."""
     data = b""
     for layer in layers:
         chosen = (layer.chosen + 1).numpy().astype(np.uint8).tobytes()

@@ -18,7 +18,7 @@ _TINT = 0.32  # how much of an expert's colour is mixed with the paper behind a 
 
 
 def colour(expert: int, theme: Any) -> str:
-    """Of an expert, as on the page; there are ten, and the numbers tell more apart."""
+    """The colour of an expert, as on the page; there are ten, and the numbers tell more apart."""
     few = FEW["dark" if theme == DARK else "light"]
     return few[expert % len(few)]
 

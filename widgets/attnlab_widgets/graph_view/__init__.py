@@ -174,7 +174,7 @@ class GraphView(BaseWidget):
         return [int(hop) for hop in distances(links)[self.node]]
 
     def path_weights(self) -> list[float]:
-        """Of each hop of the path the weight of attention on it in its layer, in the present head
+        """The weight of attention on each hop of the path in its layer, in the present head
         or, where the layer lacks it, the mean of all; without weights, 1."""
         found = [hop.weight(self._attended, self.head) for hop in self._hops]
         return [1.0 if weight is None else weight for weight in found]

@@ -163,7 +163,7 @@ def _read(
         array = plain("text", text, "n")
         if not np.issubdtype(array.dtype, np.integer):
             raise TypeError(
-                f"`text` should be a text, or tokens as whole numbers; got {array.dtype}"
+                f"`text` should be a text, or tokens as whole numbers, got {array.dtype}"
             )
         ids, unit = torch.from_numpy(array.astype(np.int64)), "token"
         if task is not None and not hasattr(task, "tokens"):
@@ -175,7 +175,7 @@ def _read(
         raise ValueError(f"`text` should have 2 to {most} tokens, got {len(ids)}")
     if model.vocab is None or not 0 <= ids.min() <= ids.max() < model.vocab:
         most = (model.vocab or 0) - 1
-        raise ValueError(f"the tokens of this model are 0 … {most}; got {_outside(ids, most)}")
+        raise ValueError(f"the tokens of this model are 0 … {most}, got {_outside(ids, most)}")
     return ids, labels, unit
 
 

@@ -276,18 +276,18 @@ def trained_heads() -> tuple[dict[str, tuple[Tensor, Tensor]], dict[str, list[st
 def _checked(heads: Heads, causal: bool) -> dict[str, tuple[Tensor, Tensor]]:
     if not isinstance(heads, Mapping) or not heads:
         raise TypeError(
-            '`heads` must name at least one head: {"my head": (q, k)} with q (n, d) and k (m, d)'
+            '`heads` should name at least one head: {"my head": (q, k)} with q (n, d) and k (m, d)'
         )
     return {str(name): _pair(name, pair, causal) for name, pair in heads.items()}
 
 
 def _pair(name: str, pair: Any, causal: bool) -> tuple[Tensor, Tensor]:
     if not isinstance(pair, tuple | list) or len(pair) != 2:
-        raise TypeError(f"head {name!r} must be a pair (q, k), got {type(pair).__name__}")
+        raise TypeError(f"head {name!r} should be a pair (q, k), got {type(pair).__name__}")
     q, k = (torch.as_tensor(x).detach().to("cpu", torch.float64) for x in pair)
     if q.ndim != 2 or k.ndim != 2 or q.shape[1] != k.shape[1]:
         raise ValueError(
-            f"head {name!r}: q must be (n, d) and k (m, d), got {tuple(q.shape)} and "
+            f"head {name!r}: q should be (n, d) and k (m, d), got {tuple(q.shape)} and "
             f"{tuple(k.shape)}; pick one sequence and one head, as queries[0, 0]"
         )
     if not 1 <= len(q) <= LONGEST or not 1 <= len(k) <= LONGEST:
@@ -311,7 +311,7 @@ def _named(name: str, q: Tensor, tokens: Any) -> list[str]:
     if given is None:
         return [str(i) for i in range(len(q))]
     if isinstance(given, str) or len(given) != len(q):
-        raise ValueError(f"`tokens` must be a list of {len(q)} for the queries of head {name!r}")
+        raise ValueError(f"`tokens` should be a list of {len(q)} for the queries of head {name!r}")
     return [visible(token) for token in given]
 
 
@@ -323,7 +323,7 @@ def _sized(width: int) -> dict[str, Any]:
 def _slider(name: str, options: list[Any], value: Any, look: str, sized: dict[str, Any]) -> Any:
     """A slider through `options`, and through `value` if that is none of them."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-        raise ValueError(f"`{name.lower()}` must be a number above 0, got {value!r}")
+        raise ValueError(f"`{name.lower()}` should be a number above 0, got {value!r}")
     steps = sorted({*options, value})
     pairs = [(look.format(step), step) for step in steps]
     return widgets.SelectionSlider(options=pairs, value=value, description=name, **sized)

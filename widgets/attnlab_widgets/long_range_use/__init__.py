@@ -100,7 +100,7 @@ class LongRangeUse(BaseWidget):
         shown = [*map(str, numbers)] if names is None else [*map(visible, names(numbers))]
         if len(shown) != len(numbers):
             raise ValueError(
-                f"`names` should return one text for each token it is given, {len(numbers)}; "
+                f"`names` should return one text for each token it is given, {len(numbers)}, "
                 f"got {len(shown)}"
             )
         tables = [one.table() for one in self._studies.values()]
@@ -127,7 +127,7 @@ class LongRangeUse(BaseWidget):
 
     @property
     def study(self) -> FarContext:
-        """That of the present model."""
+        """The study of the present model."""
         return self._studies[self.model]
 
     def curve(self, name: str) -> list[tuple[int, float, float]]:
@@ -138,7 +138,7 @@ class LongRangeUse(BaseWidget):
             owner, of_class = self.model, name
         if owner not in self._studies or of_class not in CLASSES:
             known = CLASSES if self.lines == "classes" else self.models
-            raise ValueError(f"a curve is one of {', '.join(known)}; got {name!r}")
+            raise ValueError(f"a curve is one of {', '.join(known)}, got {name!r}")
         table = self._studies[owner].table()
         at = CLASSES.index(of_class), slice(None), self.perturbations.index(self.perturbation)
         ends = (values[at].float().tolist() for values in (table.difference, table.error))

@@ -57,7 +57,7 @@ def look(card: Card) -> Reached:
 
 
 def _slots(notes: Notes, layer: Any) -> np.ndarray:
-    """Of each token how much it takes from each value of a memory (n, values), in as many columns
+    """How much each token takes from each value of a memory (n, values), in as many columns
     as can be seen."""
     chosen = notes.last("chosen").reshape(len(TEXT), -1)
     weights = notes.last("weights").reshape(len(TEXT), -1)

@@ -1,10 +1,11 @@
 """An objective: one text as the model reads it, and below each token what it has to answer."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from attnlab.catalog import build
 from attnlab.core.card import Card
@@ -18,6 +19,9 @@ from attnlab.tasks import Batch
 from attnlab_widgets.part_pictures.sketch import SMALL, WIDE, Sketch, counted, sheet
 
 TEXT = "the old cat saw the dog and the dog ran to the old cat ."
+SOURCE, TARGET = "the old cat saw the dog .", "le vieux chat vit le chien ."
+WRITTEN = "un vieux chat voit un chien ."
+"""A source with its target, and what a teacher writes in the place of the target."""
 _TOP, _TALL, _LINE, _GAP = 28, 18, 44, 4
 HIDDEN, REPLACED, SIGN, SHOWN = "hidden", "replaced", "sign", "shown"
 
@@ -71,23 +75,20 @@ def draw(card: Card, theme: Theme) -> Sketch:
     if found.whole:
         said = f"▾ asked of all of it: {found.whole}"
     signs = any(place.kind == SIGN for strip in strips for place in strip.places)
-    said += " · ⟨1⟩ is added to the text" if signs else ""
+    more = " · ⟨1⟩ is added to the text" if signs else ""
+    said += more if text_width(said + more, SMALL) < WIDE - 16 else ""
     drawing.text(said, 8, y + 6, size=SMALL, quiet=True)
     return Sketch(drawing, _words(card, found, scored))
 
 
 def look(card: Card) -> Example:
     """The example as the objective hands it to a model."""
-    words = TEXT.split()
     claims: Any = card.claims
-    words = words[: len(words) - (len(words) - 1) % claims.texts]  # as many as its texts divide
-    vocabulary = sorted({*words})
-    tokens = torch.tensor([[vocabulary.index(word) for word in words]])
-    objective: Any = build(card.name, **_given(card, len(vocabulary)))
-    given = Batch(tokens[:, :-1], tokens[:, 1:], torch.ones(1, len(words) - 1, dtype=torch.bool))
+    vocabulary, given = _pair() if claims.source else _text(claims.texts)
+    objective: Any = build(card.name, **_given(card, vocabulary))
     with record() as notes:
         asked = objective.prepare(given, torch.Generator().manual_seed(1))
-    text = Text(vocabulary, given.inputs[0].tolist())
+    text = Text(vocabulary, given.inputs[0].tolist(), getattr(objective, "verdicts", ()))
     source = [] if asked.source is None else text.places(asked.source, asked.source_padding)
     by_token = asked.targets.shape == asked.inputs.shape[:2]
     targets = asked.targets[0] if by_token else None
@@ -96,7 +97,8 @@ def look(card: Card) -> Example:
     if "hidden" in notes:
         hidden = int(notes.last("hidden").sum())
     parts = [] if by_token else _parts(claims.texts, places, notes)
-    return Example(source, places, hidden, "" if by_token else _whole(asked, parts), parts)
+    whole = "" if by_token else TARGET.removesuffix(" .") if claims.source else _whole(asked, parts)
+    return Example(source, places, hidden, whole, parts)
 
 
 def _parts(texts: int, places: list[Place], notes: Any) -> list[Strip]:
@@ -117,15 +119,52 @@ def _whole(asked: Any, parts: list[Strip]) -> str:
     return counted(asked.targets.shape[1], "answer", "answers")
 
 
-def _given(card: Card, vocab: int) -> dict[str, Any]:
-    return {"vocab": vocab} if "vocab" in parameters_of(card.build) else {}
+def _text(texts: int) -> tuple[list[str], Batch]:
+    """The words of a text, and the text, of as many words as its texts divide."""
+    words = TEXT.split()
+    words = words[: len(words) - (len(words) - 1) % texts]
+    vocabulary = sorted({*words})
+    tokens = torch.tensor([[vocabulary.index(word) for word in words]])
+    real = torch.ones(1, len(words) - 1, dtype=torch.bool)
+    return vocabulary, Batch(tokens[:, :-1], tokens[:, 1:], real)
+
+
+def _pair() -> tuple[list[str], Batch]:
+    """The words of a source, its target and another, and the first two."""
+    vocabulary = ["start", *sorted({*f"{SOURCE} {TARGET} {WRITTEN}".split()})]
+    source, target = (
+        torch.tensor([[vocabulary.index(word) for word in text.split()]])
+        for text in (SOURCE, TARGET)
+    )
+    before = torch.cat([torch.zeros_like(target[:, :1]), target[:, :-1]], 1)
+    return vocabulary, Batch(before, target, torch.ones_like(target, dtype=torch.bool), source)
+
+
+def _given(card: Card, vocabulary: list[str]) -> dict[str, Any]:
+    own: dict[str, Any] = {}
+    if "vocab" in parameters_of(card.build):
+        own["vocab"] = len(vocabulary)
+    if "teacher" in parameters_of(card.build):
+        own["teacher"] = Teacher([vocabulary.index(word) for word in WRITTEN.split()])
+    return own
+
+
+class Teacher(nn.Module):
+    """Writes one text, whatever the source is."""
+
+    def __init__(self, words: list[int]) -> None:
+        super().__init__()
+        self.logits = nn.Parameter(nn.functional.one_hot(torch.tensor(words)).float())
+
+    def forward(self, tokens: Tensor, **source: Any) -> Tensor:
+        return self.logits[: tokens.shape[1]].expand(len(tokens), -1, -1)
 
 
 class Text:
     """The words of a text, and the signs that an objective adds to them, in their order."""
 
-    def __init__(self, words: list[str], own: list[int]) -> None:
-        self.words, self.own = words, own
+    def __init__(self, words: list[str], own: list[int], verdicts: Sequence[str] = ()) -> None:
+        self.words, self.own, self.verdicts = words, own, verdicts
         self.signs: list[int] = []
 
     def places(
@@ -145,7 +184,7 @@ class Text:
         return [
             Place(
                 "" if kind == HIDDEN else self._name(token),
-                "" if target == UNSCORED else self._name(target),
+                "" if target == UNSCORED else self._answer(target),
                 kind,
             )
             for at, (token, target) in enumerate(zip(row, asked, strict=True))
@@ -159,6 +198,11 @@ class Text:
         if token >= len(self.words):
             return SIGN if own is None else HIDDEN
         return SHOWN if own in (None, token) else REPLACED
+
+    def _answer(self, target: int) -> str:
+        """A word, or what is to be said of the token, such as "replaced"."""
+        beyond = target - len(self.words)
+        return self.verdicts[beyond] if 0 <= beyond < len(self.verdicts) else self._name(target)
 
     def _name(self, token: int) -> str:
         if token < len(self.words):

@@ -27,7 +27,8 @@ class Sketch:
         return self.drawing.svg(self.words)
 
     def thumbnail(self) -> "Sketch":
-        """The same for a tile: without letters, which could not be read there, and their room."""
+        """The drawing for a tile: without letters, which could not be read there, and their
+        room."""
         whole = self.drawing
         inside = Drawing(whole.wide, whole.high, whole.theme, self._signs())
         top, high = self.crop()

@@ -214,7 +214,7 @@ class PatternStudio(BaseWidget):
         cells = found.reshape(-1, 3) if len(found) % 3 == 0 else None
         if cells is None or (cells[:, :2] >= MOST).any() or (cells[:, 2] > 1).any():
             raise traitlets.TraitError(
-                "`painted` must hold three bytes for each cell: its row and its key, both from 0 "
+                "`painted` should hold three bytes for each cell: its row and its key, both from 0 "
                 f"to {MOST - 1}, and 1 where it may be attended to or 0; paint() writes them"
             )
         return bytes(proposal["value"])

@@ -158,15 +158,15 @@ class PositionExplorer(BaseWidget):
         found = proposal["value"]
         if len(found) != self.head_dim or not np.isfinite(found).all():
             raise traitlets.TraitError(
-                f"`phases` must hold two finite angles for each of the {self.head_dim // 2} pairs, "
-                f"{self.head_dim} in all, got {len(found)}"
+                f"`phases` should hold two finite angles for each of the {self.head_dim // 2} "
+                f"pairs, {self.head_dim} in all, got {len(found)}"
             )
         return list(found)
 
     @traitlets.validate("base")
     def _base_is_above_one(self, proposal: Any) -> float:
         if not 1 < proposal["value"] < math.inf:
-            raise traitlets.TraitError(f"`base` must be above 1, got {proposal['value']}")
+            raise traitlets.TraitError(f"`base` should be above 1, got {proposal['value']}")
         return float(proposal["value"])
 
     # Without widgets
@@ -238,7 +238,7 @@ def _looks(names: Sequence[str]) -> list[int]:
 
 def _maps(scores: Scores) -> dict[str, NDArray[np.float64]]:
     if not isinstance(scores, Mapping) or not scores:
-        raise TypeError('`scores` must name at least one scheme: {"rope": scores (h, n, n)}')
+        raise TypeError('`scores` should name at least one scheme: {"rope": scores (h, n, n)}')
     if len(scores) > MOST_SCHEMES:
         raise ValueError(
             f"at most {MOST_SCHEMES} schemes can be told apart by colour and dash, got "
@@ -264,7 +264,7 @@ def _map(name: Any, scores: Any) -> NDArray[np.float64]:
     array = np.asarray(scores, np.float64)
     array = array[None] if array.ndim == 2 else array
     if array.ndim != 3 or array.shape[1] != array.shape[2] or not len(array):
-        raise ValueError(f"{name!r} must be (h, n, n) or (n, n), got {np.shape(scores)}")
+        raise ValueError(f"{name!r} should be (h, n, n) or (n, n), got {np.shape(scores)}")
     if not LEAST <= array.shape[-1] <= MOST:
         raise ValueError(
             f"between {LEAST} and {MOST} positions can be drawn, {name!r} has {array.shape[-1]}; "

@@ -76,7 +76,7 @@ class QueryKeySpace(BaseWidget):
     ) -> None:
         if place is not None and not callable(place):
             raise TypeError(
-                "`place` must be a function from a text to its maps, or None, "
+                "`place` should be a function from a text to its maps, or None, "
                 f"got {type(place).__name__}"
             )
         names, several, film = checked(maps)
@@ -106,7 +106,7 @@ class QueryKeySpace(BaseWidget):
         known = sorted({one[at] for one in self._heads})
         if value not in known:
             raise traitlets.TraitError(
-                f"`{name}` must be one that was mapped, {_listed(known)}, got {value}"
+                f"`{name}` should be one that was mapped, {_listed(known)}, got {value}"
             )
         return int(value)
 
@@ -122,7 +122,7 @@ class QueryKeySpace(BaseWidget):
         last = len(self._space["maps"]) - 1
         if not 0 <= proposal["value"] <= last:
             raise traitlets.TraitError(
-                f"`shown` must be from 0 to {last}, one of the maps, got {proposal['value']}"
+                f"`shown` should be from 0 to {last}, one of the maps, got {proposal['value']}"
             )
         return int(proposal["value"])
 
@@ -131,7 +131,7 @@ class QueryKeySpace(BaseWidget):
         known = ["layer", *["kind"] * bool(self._space["kinds"]), *self._space["statistics"]]
         if proposal["value"] not in known:
             raise traitlets.TraitError(
-                f"`order` must be one of {', '.join(known)}, got {proposal['value']!r}"
+                f"`order` should be one of {', '.join(known)}, got {proposal['value']!r}"
             )
         return str(proposal["value"])
 
@@ -155,7 +155,7 @@ class QueryKeySpace(BaseWidget):
         side, row = (*found, None, None)[:2]
         if side not in counts or not isinstance(row, int) or not 0 <= row < counts[side]:
             raise traitlets.TraitError(
-                f'`selected` must be ["query", row] with a row from 0 to {counts["query"] - 1}, '
+                f'`selected` should be ["query", row] with a row from 0 to {counts["query"] - 1}, '
                 f'["key", row] to {counts["key"] - 1}, or [], got {found}'
             )
         return found

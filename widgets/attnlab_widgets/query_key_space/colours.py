@@ -62,7 +62,7 @@ class _Set:
 
 
 def colouring(widget: Any, maps: dict[str, Any], head: dict[str, Any], name: str) -> Colouring:
-    """Of one head under the chosen colour; ``name`` is "light" or "dark"."""
+    """The colours of one head under the chosen colour; ``name`` is "light" or "dark"."""
     space, data = widget._space, widget._data
     layer = space["points"][maps["points"]]["layers"][head["is"][0]]
     q, k = (_tokens(data, space["tokens"][layer[side]]) for side in "qk")

@@ -35,7 +35,7 @@ FIGURES = (
     "other_sequences",
 )
 _WANTED = (
-    "`maps` must be what attnlab.lens.query_key.maps.project returns, a list of these, or a dict "
+    "`maps` should be what attnlab.lens.query_key.maps.project returns, a list of these, or a dict "
     "{training step: maps}"
 )
 TRAINING = "Training step"
@@ -52,7 +52,7 @@ def checked(maps: Any) -> tuple[list[str], list[Maps], bool]:
         raise ValueError(f"`maps` is empty; {_WANTED}")
     for one in several:
         if not isinstance(one, Maps):
-            raise TypeError(f"{_WANTED}; got {type(one).__name__}")
+            raise TypeError(f"{_WANTED}, got {type(one).__name__}")
     names = [str(step) for step in maps] if film else [name_of(one) for one in several]
     for name, one in zip(names, several, strict=True):
         where = f"{film_of(names).lower() + ' ' if film else ''}{name}: " if names[1:] else ""
@@ -87,7 +87,7 @@ def _fits(where: str, maps: Maps, first: Maps, film: bool) -> None:
     advice = (
         "collect every training step on the same batches"
         if film
-        else "a list must hold maps of the same points"
+        else "a list should hold maps of the same points"
     )
     for layer, head in maps:
         mine, theirs = maps.points[layer], first.points[layer]
@@ -107,7 +107,7 @@ def _finite(where: str, coordinates: Any, count: int, wide: int) -> None:
     found = np.asarray(coordinates)
     if found.shape != (count, wide):
         raise ValueError(
-            f"{where}: coordinates must be ({count}, {wide}), a row for each token, "
+            f"{where}: coordinates should be ({count}, {wide}), a row for each token, "
             f"got {found.shape}; was the map made of other points?"
         )
     broken = count - int(np.isfinite(found).all(1).sum())
@@ -208,7 +208,7 @@ def _points(
 
 
 def _statistics(at: int, layer: LayerPoints, kinds: Any) -> dict[str, Any]:
-    """Those that were collected, and those of the finder of heads."""
+    """The statistics that were collected, and those of the finder of heads."""
     more = kinds.statistics(at) if isinstance(kinds, Heads) and at <= kinds[-1].layer else {}
     every = {**layer.statistics, **more}
     return {name: values for name, values in every.items() if values is not None}
@@ -245,8 +245,8 @@ def _kinds(kinds: Any, heads: Sequence[Head]) -> dict[str, str]:
         return {f"{layer},{head}": named.get((layer, head), "") for layer, head in heads}
     if not isinstance(kinds, Mapping):
         raise TypeError(
-            "`kinds` must be what attnlab.lens.head_kinds returns, or map (layer, head) to a kind, "
-            f"such as {{(1, 3): 'induction'}}; got {type(kinds).__name__}"
+            "`kinds` should be what attnlab.lens.head_kinds returns, or map (layer, head) to a "
+            f"kind, such as {{(1, 3): 'induction'}}, got {type(kinds).__name__}"
         )
     for at in kinds:
         if at not in heads:
@@ -283,7 +283,7 @@ def placed_in(typed: Any, maps: Maps) -> dict[str, Any]:
     """The tokens of a typed text in the boxes of ``maps``, for the page."""
     if not isinstance(typed, Maps):
         raise TypeError(
-            "`place` must return the maps of the typed text, as Maps.place does, "
+            "`place` should return the maps of the typed text, as Maps.place does, "
             f"got {type(typed).__name__}"
         )
     texts = typed.points[next(iter(typed))[0]].query_tokens.texts

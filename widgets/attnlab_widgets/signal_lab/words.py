@@ -17,7 +17,8 @@ def of_poles(
     poles: Sequence[Sequence[float]], decays: Sequence[complex], step: float, rule: str,
     kernel: Sequence[float],
 ) -> str:  # fmt: skip
-    """Of poles A, their decays Ā and the kernel: how long it remembers and how fast it turns."""
+    """A sentence of poles A, their decays Ā and the kernel: how long it remembers and how fast it
+    turns."""
     slowest = max(map(abs, decays))
     fastest = max(abs(cmath.phase(decay)) for decay in decays)
     count = len(poles)
@@ -31,7 +32,7 @@ def of_poles(
 
 
 def of_taps(taps: Sequence[float], kernel: Sequence[float]) -> str:
-    """Of a kernel that ends."""
+    """A sentence of a kernel that ends."""
     count = len(taps)
     if count == 1:
         reach = "One tap: every token reads itself alone."

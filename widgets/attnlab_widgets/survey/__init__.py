@@ -125,13 +125,13 @@ class Survey(BaseWidget):
         """
         choose("claim", claims, GROWTHS)
         if not isinstance(name, str) or not name.strip():
-            raise ValueError(f"name must be a text, such as 'block means'; got {name!r}.")
+            raise ValueError(f"name should be a text, such as 'block means', got {name!r}")
         if name in {row["name"] for row in self._rows} - set(self._own):
-            raise ValueError(f"{name!r} is in the catalogue: give your mechanism another name.")
+            raise ValueError(f"{name!r} is in the catalogue: give your mechanism another name")
         if not callable(build):
             raise TypeError(
-                "build must be a module's class, or another callable that takes (dim, heads, "
-                f"causal) and gives the layer; got {build!r}."
+                "build should be a module's class, or another callable that takes (dim, heads, "
+                f"causal) and gives the layer, got {build!r}"
             )
         with torch.random.fork_rng(devices=[]):
             built(build, DIM, WIDE, causal=False)
@@ -145,7 +145,7 @@ class Survey(BaseWidget):
         self._ask(name, "check")
 
     def time(self, name: str) -> None:
-        """The same, and time its layer on this machine."""
+        """Count the FLOPs of a mechanism again, and time its layer on this machine."""
         self._ask(name, "time")
 
     def wait(self, timeout: float | None = 120) -> bool:
@@ -153,7 +153,7 @@ class Survey(BaseWidget):
         return self._worker.settle(timeout)
 
     def _tell_parts(self) -> None:
-        """Of the other shelves, once somebody looks at one."""
+        """Fill the rows of the other shelves, once somebody looks at one."""
         if self.shelf != "mechanisms" and not self._parts:
             self._parts = parts.rows()
 

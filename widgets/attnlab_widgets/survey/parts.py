@@ -31,7 +31,8 @@ def row_of(card: Card) -> dict[str, Any]:
 
 
 def shown(rows: list[dict[str, Any]], survey: Any) -> list[dict[str, Any]]:
-    """Those of the chosen role that pass the filter, as ``arrangedParts`` of ``lib/survey.js``."""
+    """The rows of the chosen role that pass the filter, as ``arrangedParts`` of
+    ``lib/survey.js``."""
     words = survey.search.casefold()
     kept = [
         row

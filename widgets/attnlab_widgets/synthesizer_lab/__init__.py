@@ -303,7 +303,7 @@ def _checked(variants: tuple[str, ...]) -> tuple[str, ...]:
     given = (variants,) if isinstance(variants, str) else (*check_list("variants", variants),)
     if not 1 <= len(given) <= 2:
         raise ValueError(
-            f"variants are one or two names, such as ('random', 'vanilla'); got {given!r}"
+            f"variants are one or two names, such as ('random', 'vanilla'), got {given!r}"
         )
     for name in given:
         choose("variant", name, dict.fromkeys(NAMES))

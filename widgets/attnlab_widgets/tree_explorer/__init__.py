@@ -168,7 +168,7 @@ class TreeExplorer(BaseWidget):
         n, m = self._sizes
         if not 0 <= proposal["value"] < n + m:
             raise traitlets.TraitError(
-                f"`selected` must be a word 0 … {n - 1} or a phrase {n} … {n + m - 1}, "
+                f"`selected` should be a word 0 … {n - 1} or a phrase {n} … {n + m - 1}, "
                 f"got {proposal['value']}"
             )
         return int(proposal["value"])
@@ -192,7 +192,7 @@ class TreeExplorer(BaseWidget):
         found = list(proposal["value"])
         if len(found) != 2 or not (0 <= found[0] < m and 0 <= found[1] < n):
             raise traitlets.TraitError(
-                f"`cell` must be [phrase, word], from [0, 0] to [{m - 1}, {n - 1}], got {found}"
+                f"`cell` should be [phrase, word], from [0, 0] to [{m - 1}, {n - 1}], got {found}"
             )
         return found
 
@@ -293,7 +293,7 @@ def _text(tree: Any, tokens: Any) -> str:
     given = check_list("tokens", tokens)
     count = len(found.leaves())
     if len(given) != count:
-        raise ValueError(f"`tokens` must name each of the {count} leaves, got {len(given)}")
+        raise ValueError(f"`tokens` should name each of the {count} leaves, got {len(given)}")
     words = iter(given)
 
     def relabelled(one: Tree) -> Tree:
@@ -316,7 +316,7 @@ def _fitting(name: str, values: Sequence[Any], n: int, m: int) -> list[float]:
     count, what = (m, "phrases") if name == "node_values" else (n, "words")
     if len(values) != count:
         raise ValueError(
-            f"`{name}` must hold a number for each of the {count} {what}, got {len(values)}"
+            f"`{name}` should hold a number for each of the {count} {what}, got {len(values)}"
         )
     return [check_number(name, value) for value in values]
 
@@ -339,7 +339,9 @@ def _shape(numbered: Numbered) -> str:
 def _attention(attention: Any, numbered: Numbered) -> dict[str, NDArray[np.float64]]:
     """(layers, heads, n + m, n + m) each; NaN where the query may not attend."""
     if not isinstance(attention, Mapping) or not attention:
-        raise TypeError('`attention` must name weights: {"trained": (layers, heads, n + m, n + m)}')
+        raise TypeError(
+            '`attention` should name weights: {"trained": (layers, heads, n + m, n + m)}'
+        )
     maps = {str(name): _map(name, one, numbered) for name, one in attention.items()}
     found = sum(one.size for one in maps.values())
     if found > MOST_WEIGHTS:
@@ -356,16 +358,16 @@ def _map(name: Any, weights: Any, numbered: Numbered) -> NDArray[np.float64]:
     array = plain(who, weights, "layers heads n+m n+m").astype(np.float64)
     if array.shape[2:] != (n + m, n + m) or not array.size:
         raise ValueError(
-            f"`{who}` must be (layers, heads, {n + m}, {n + m}), the {n} leaves and then the {m} "
+            f"`{who}` should be (layers, heads, {n + m}, {n + m}), the {n} leaves and then the {m} "
             f"nodes of the tree, got {array.shape}"
         )
     if np.isinf(array).any() or (array < 0).any():
-        raise ValueError(f"`{who}` must hold weights of at least 0, or NaN")
+        raise ValueError(f"`{who}` should hold weights of at least 0, or NaN")
     sums = np.nansum(array, -1)
     if not np.isclose(sums, 1, atol=1e-3).all():
         raise ValueError(
-            f"each row of `{who}` must add up to 1, got {sums.min():.3f} to {sums.max():.3f}; hand "
-            "in weights after the softmax, without dropout"
+            f"each row of `{who}` should add up to 1, got {sums.min():.3f} to {sums.max():.3f}; "
+            "hand in weights after the softmax, without dropout"
         )
     forbidden = ~numbered.mask()
     if not np.nan_to_num(array[..., forbidden]).any():

@@ -186,7 +186,7 @@ class Wall(BaseWidget):
         allowed = self._wall["lengths"]
         if proposal["value"] not in allowed:
             raise traitlets.TraitError(
-                f"`length` must be one of {', '.join(map(str, allowed))}, got {proposal['value']}"
+                f"`length` should be one of {', '.join(map(str, allowed))}, got {proposal['value']}"
             )
         return int(proposal["value"])
 
@@ -195,7 +195,7 @@ class Wall(BaseWidget):
         value, heads = proposal["value"], self._wall["heads"]
         if value is not None and not 0 <= value < heads:
             raise traitlets.TraitError(
-                f"`head` must be None (the mean) or from 0 to {heads - 1}, got {value}"
+                f"`head` should be None (the mean) or from 0 to {heads - 1}, got {value}"
             )
         return value if value is None else int(value)
 
@@ -204,7 +204,8 @@ class Wall(BaseWidget):
         known = sorted({tile["family"] for tile in self._wall["tiles"]})
         if proposal["value"] not in ("", *known):
             raise traitlets.TraitError(
-                f'`family` must be "" (all) or one of {", ".join(known)}, got {proposal["value"]!r}'
+                f'`family` should be "" (all) or one of {", ".join(known)}, got '
+                f"{proposal['value']!r}"
             )
         return str(proposal["value"])
 
@@ -214,7 +215,7 @@ class Wall(BaseWidget):
         known += [card.name for card in cards() if card.role in SHELVES]
         if proposal["value"] not in ("", *known):
             raise traitlets.TraitError(
-                f'`opened` must be "" (none) or one of {", ".join(known)}, '
+                f'`opened` should be "" (none) or one of {", ".join(known)}, '
                 f"got {proposal['value']!r}"
             )
         return str(proposal["value"])
@@ -241,18 +242,18 @@ class _Read:
 
 def _read(text: str, layer: int) -> _Read:
     if not isinstance(text, str):
-        raise TypeError(f"`text` must be a sentence as a string, got {type(text).__name__}")
+        raise TypeError(f"`text` should be a sentence as a string, got {type(text).__name__}")
     model, task = _model()
     ids = task.encode(text)
     if len(ids) < 2:
         raise ValueError(
-            f"`text` must have at least two tokens to mix, and {text!r} has {len(ids)}; "
+            f"`text` should have at least two tokens to mix, and {text!r} has {len(ids)}; "
             "give a sentence"
         )
     blocks = model.decoder.blocks
     layer = check_integer("layer", layer, at_least=0)
     if layer >= len(blocks):
-        raise ValueError(f"`layer` must be from 0 to {len(blocks) - 1}, got {layer}")
+        raise ValueError(f"`layer` should be from 0 to {len(blocks) - 1}, got {layer}")
     attention, kept = blocks[layer].attention, []
     handle = attention.register_forward_pre_hook(lambda _, args: kept.append(args[0]))
     try:

@@ -168,7 +168,7 @@ class WhoIsChosen(BaseWidget):
             )
         if way == "sorting":
             return choices.by_sorting(q, k, allowed, block=self.block, causal=self.causal)
-        raise ValueError(f"a way to choose is one of {', '.join(WAYS)}; got {way!r}")
+        raise ValueError(f"a way to choose is one of {', '.join(WAYS)}, got {way!r}")
 
     def recall(self, way: str) -> float:
         """The share of the heaviest weights that a way finds, on the mean over the queries."""
@@ -230,7 +230,7 @@ class WhoIsChosen(BaseWidget):
         value = proposal["value"]
         if value % 2 or not 2 <= value <= MOST_BUCKETS:
             wanted = f"`buckets` should be an even number from 2 to {MOST_BUCKETS}"
-            raise traitlets.TraitError(f"{wanted}, for x and −x have different ones; got {value}")
+            raise traitlets.TraitError(f"{wanted}, for x and −x have different ones, got {value}")
         return int(value)
 
     @traitlets.validate("turn")

@@ -8,5 +8,5 @@ from attnlab.measure.report import Row
 
 
 def rows(*, quick: bool, threads: int) -> Iterator[Row]:
-    """Those of every module of this folder."""
+    """The rows of every module of this folder."""
     yield from command.rows_of(architecture, quick=quick, threads=threads)

@@ -119,7 +119,7 @@ class LongformerOptions(PatternOptions):
         if causal and self.global_positions:
             raise ValueError(
                 "a causal Longformer has no global tokens: they attend to all positions, so they "
-                "would pass information from the future on to all others. Leave global_positions "
+                "would pass information from the future on to all others; leave global_positions "
                 "out, or compose a pattern: (local(r) | global_([0])).causal()"
             )
         return super().pattern(causal=causal, heads=heads)
@@ -128,12 +128,12 @@ class LongformerOptions(PatternOptions):
         if self.window < 2 or self.window % 2:
             raise ValueError(
                 "window is the paper's total w, half of it to each side of a position, so it is "
-                f"even and at least 2; got {self.window}"
+                f"even and at least 2, got {self.window}"
             )
         if any(position < 0 for position in self.global_positions):
             raise ValueError(
                 "global positions count from the start (padded sequences of a batch have no common "
-                f"end); got {list(self.global_positions)}"
+                f"end), got {list(self.global_positions)}"
             )
         if len(set(self.global_positions)) < len(self.global_positions):
             raise ValueError(f"a global position is named twice: {list(self.global_positions)}")

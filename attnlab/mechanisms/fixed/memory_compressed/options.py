@@ -47,7 +47,7 @@ def flops(chosen: MemoryCompressedOptions) -> sympy.Expr:
 
 
 def naive_flops(chosen: MemoryCompressedOptions) -> sympy.Expr:
-    """The same, except that a local layer computes all pairs and masks them."""
+    """The FLOPs, except that a local layer computes all pairs and masks them."""
     return 2 * h * n * m * (d + e) if chosen.kind == "local" else flops(chosen)
 
 

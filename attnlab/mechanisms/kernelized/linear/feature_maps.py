@@ -30,7 +30,7 @@ def dpfp_features(x: Float[Tensor, "... d"], nu: int = 1) -> Float[Tensor, "... 
     both = torch.cat((F.relu(x), F.relu(-x)), dim=-1)
     if not 1 <= nu < both.shape[-1]:
         raise ValueError(
-            f"nu must be between 1 and 2d - 1 = {both.shape[-1] - 1} for heads of width "
+            f"nu should be between 1 and 2d - 1 = {both.shape[-1] - 1} for heads of width "
             f"d = {x.shape[-1]}, got {nu}: beyond, the products repeat"
         )
     return torch.cat([both * both.roll(-i, dims=-1) for i in range(1, nu + 1)], dim=-1)
@@ -40,7 +40,7 @@ def exponential_features(x: Float[Tensor, "... d"], degree: int = 2) -> Float[Te
     """Features whose dot product is exp(x · y / √d), up to a ``degree`` of its series."""
     if degree < 0 or degree % 2:
         raise ValueError(
-            f"degree must be even and not negative, got {degree}: cut after an odd power, the "
+            f"degree should be even and not negative, got {degree}: cut after an odd power, the "
             "exponential series falls below zero, and the sum of weights may vanish"
         )
     if degree > MOST_FEATURES.bit_length() or x.shape[-1] ** degree > MOST_FEATURES:

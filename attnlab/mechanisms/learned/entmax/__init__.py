@@ -91,7 +91,8 @@ def implicit(
     q: Queries, k: Keys, v: Values, *,
     alpha: Alpha = 1.5, mask: Mask = None, bias: Bias = None, scale: float | None = None,
 ) -> Outputs:  # fmt: skip
-    """The same by Newton's method, with the derivatives of the solution itself; first ones only."""
+    """Computes the weights by Newton's method, with the derivatives of the solution itself; first
+    ones only."""
     scores, allowed = _scores(q, k, mask, bias, scale)
     return _mean(entmax(scores, _of_heads(alpha, q), allowed), v)
 
@@ -113,7 +114,7 @@ def _of_heads(alpha: Alpha, q: Tensor) -> float | Tensor:
     if alpha.shape != (h,) or not alpha.is_floating_point():
         kind = "floats" if alpha.is_floating_point() else str(alpha.dtype).removeprefix("torch.")
         raise ValueError(
-            f"alpha should be a number, or a tensor of floats ({h},) with that of each head; got "
+            f"alpha should be a number, or a tensor of floats ({h},) with that of each head, got "
             f"{kind} of shape {tuple(alpha.shape)}"
         )
     if alpha.device != q.device:

@@ -51,7 +51,7 @@ class MemoryState(NamedTuple):
         return self._replace(own=own, length=self.length + k.shape[2])
 
     def stored(self, options: MemorizingOptions) -> "MemoryState":
-        """The same where the segment goes on; after its end it is part of the past."""
+        """This state where the segment goes on; after its end it is part of the past."""
         if self.own.length < options.segment:
             return self
         drop = max(0, self.past.length + self.own.length - options.reach)

@@ -56,7 +56,7 @@ class ReformerOptions(Options):
         if self.buckets % 2:
             raise ValueError(
                 f"buckets should be even, because each direction and its opposite are a bucket "
-                f"each; got buckets={self.buckets}, try {self.buckets + 1}"
+                f"each, got buckets={self.buckets}, try {self.buckets + 1}"
             )
 
     def draw(self, heads: int, width: int, generator: torch.Generator) -> Rotations:

@@ -32,7 +32,7 @@ class RoutingOptions(Options):
         if not 0 <= self.decay <= 1:
             raise ValueError(
                 "decay is the part of a centroid that stays, between 0 (it is replaced) and 1 (it "
-                f"never moves); got {self.decay}"
+                f"never moves), got {self.decay}"
             )
 
 
@@ -55,7 +55,7 @@ def largest(n: int, clusters: int, window: int | None) -> int:
 
 
 def quota(count: Tensor, clusters: int, window: int | None) -> Tensor:
-    """The same for several numbers of tokens, not bounded by them."""
+    """How many a cluster takes for several numbers of tokens, not bounded by them."""
     return -(-count // clusters) if window is None else torch.full_like(count, window)
 
 

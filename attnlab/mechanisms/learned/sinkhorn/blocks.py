@@ -41,7 +41,7 @@ class SinkhornOptions(Options):
     def check(self) -> None:
         if self.temperature <= 0:
             raise ValueError(
-                f"temperature divides the scores, so it is above 0; got {self.temperature}"
+                f"temperature divides the scores, so it is above 0, got {self.temperature}"
             )
         if self.iterations is not None and self.iterations > MOST_ITERATIONS:
             raise ValueError(

@@ -86,7 +86,7 @@ class SortNetwork(nn.Module):
         if many > self.blocks:
             raise ValueError(
                 f"the sequence has {many} blocks, but the sort network was made for {self.blocks}: "
-                "it has an output for each place and none beyond. Shorten the sequence, or build "
+                "it has an output for each place and none beyond; shorten the sequence, or build "
                 "with larger blocks or a larger max_len"
             )
         found = self.places(self.hidden(sums).relu()).unflatten(-1, (self.heads, self.blocks))

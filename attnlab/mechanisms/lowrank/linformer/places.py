@@ -30,7 +30,7 @@ class Projection(nn.Module):
     ) -> None:  # fmt: skip
         super().__init__()
         if k > max_len:
-            raise ValueError(f"k must lie between 1 and max_len={max_len}, got {k}")
+            raise ValueError(f"k should lie between 1 and max_len={max_len}, got {k}")
         self.k, self.max_len, self.kind, self.heads = k, max_len, kind, heads
         self.window = -(-max_len // k)
         shape = {"linear": (k, max_len), "mean-pool": None, "convolution": (self.window,)}[kind]
@@ -53,7 +53,7 @@ def _first_columns(projection: Projection, x: Tensor) -> Tensor:
     if n > projection.max_len:
         raise ValueError(
             f"the sequence has {n} positions, but this projection was made for "
-            f"max_len={projection.max_len}: E has a column per position and none beyond. Shorten "
+            f"max_len={projection.max_len}: E has a column per position and none beyond; shorten "
             "the sequence, build with a larger max_len, or project by mean-pool or convolution"
         )
     return projection.weight[..., :n]
@@ -105,7 +105,7 @@ class LinformerOptions(Options):
             raise ValueError(
                 "layerwise sharing is one matrix for all layers: make it once, "
                 "projection=Projection(k, max_len), and give it to every layer with "
-                f"sharing='layerwise'; got sharing={self.sharing!r} and "
+                f"sharing='layerwise', got sharing={self.sharing!r} and "
                 f"projection={self.projection!r}"
             )
         if given and (self.k, self.max_len) != (128, 512):
@@ -121,7 +121,7 @@ class LinformerOptions(Options):
             )
         if self.sharing == "none" and self.early:
             raise ValueError(
-                "early=True projects the sequence once for all heads, so E must be shared by "
+                "early=True projects the sequence once for all heads, so E should be shared by "
                 "them: use sharing='headwise', 'key-value' or 'layerwise'"
             )
 

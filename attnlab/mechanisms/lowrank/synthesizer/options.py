@@ -50,7 +50,7 @@ class SynthesizerOptions(Options):
                 raise ValueError(f"{name} belongs to variant={owner!r}; {self.variant!r} has none")
         if self.factors is not None and math.prod(self.factors) != self.max_len:
             raise ValueError(
-                f"factors=(a, b) must multiply to max_len={self.max_len}, got {self.factors}: a "
+                f"factors=(a, b) should multiply to max_len={self.max_len}, got {self.factors}: a "
                 "row of logits is made of a · b products"
             )
 

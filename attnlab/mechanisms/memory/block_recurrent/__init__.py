@@ -133,7 +133,7 @@ def chunked(
     *, padding: TokenPadding = None, cell: nn.Module | None = None,
     options: BlockRecurrentOptions = BlockRecurrentOptions(),
 ) -> BothOutputs:  # fmt: skip
-    """The same, each block with the keys of two blocks."""
+    """Computes each block with the keys of two blocks."""
     return _in_blocks(
         Block(ids, gain, of_states, scale, cell), (q, cross_q, k, v), start, padding, options,
         all_keys=False,

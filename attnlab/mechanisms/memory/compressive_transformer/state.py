@@ -60,8 +60,8 @@ class CompressiveState(Reading, _Parts):
     __slots__ = ()
 
     def closed(self, kernel: nn.Conv1d | None, options: CompressiveOptions) -> "CompressiveState":
-        """The same; after the last token of a segment it enters the memory, and what leaves is
-        compressed."""
+        """This state; after the last token of a segment the segment enters the memory, and what
+        leaves is compressed."""
         c, k = options.segment, options.compressed
         if self.segment.shape[1] < c:
             return self

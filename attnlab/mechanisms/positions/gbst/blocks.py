@@ -19,7 +19,7 @@ class BlockOptions(Options):
 
     def check(self) -> None:
         if not self.blocks or len(set(self.blocks)) < len(self.blocks):
-            raise ValueError(f"blocks should be different sizes, at least one; got {self.blocks}")
+            raise ValueError(f"blocks should be different sizes, at least one, got {self.blocks}")
 
     def length(self, n: int) -> int:
         """How many vectors n characters become: ⌈n / d_s⌉."""
@@ -28,7 +28,7 @@ class BlockOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class GBSTOptions(BlockOptions):
-    """The same, and the width of the convolution before."""
+    """The options of the forms, and the width of the convolution before."""
 
     convolution: Count = 5
 
