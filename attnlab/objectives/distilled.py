@@ -224,7 +224,7 @@ CARD = Card(
     forms=FORMS,
     claims=Objective(
         scored=s,
-        hidden="the target of the data; a teacher's is asked for in its place",
+        hidden="the target of the data; that of a teacher is asked for instead",
         models=Distilled.models,
         source=True,
     ),
