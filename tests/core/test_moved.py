@@ -26,7 +26,7 @@ def test_a_name_is_answered_too():
 
 def test_a_renamed_attribute_or_argument_is_answered():
     with pytest.raises(AttributeError, match=r"^Card\.because is now causal_reason$"):
-        attnlab.card("fnet").causal_reason  # noqa: B018
+        attnlab.card("fnet").because  # noqa: B018
     with pytest.raises(TypeError, match=r"^small= of Card is now small_options=$"):
         Card(name="mine", small={})
     with pytest.raises(AttributeError, match="'Card' object has no attribute 'nosuch'"):
