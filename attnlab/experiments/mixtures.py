@@ -91,7 +91,7 @@ def _rows(problem: Any, split: str, size: int, seed: int) -> Batch:
 
 @torch.no_grad()
 def whole_answers(model: nn.Module, problem: Any, size: int = UNSEEN) -> Tensor:
-    """Of each of so many unseen questions whether its whole answer is right, (b,).
+    """Whether the whole answer to each of so many unseen questions is right, (b,).
 
     Each word is asked after the right words before it. Where all of them are the likeliest, the
     model writes this answer itself.

@@ -118,7 +118,7 @@ def least_sure(
 
 
 def _best(found: list[Written], width: int) -> Written:
-    """Of each row the candidate with the highest score, filled up to the same width."""
+    """The candidate of each row with the highest score, filled up to the same width."""
     wide = [
         torch.stack([F.pad(each[part], (0, width - each[part].shape[1])) for each in found], 1)
         for part in (0, 1)
@@ -242,7 +242,7 @@ def _checked_lengths(model: TinyTransformer, source: Tensor, lengths: Any) -> Te
     check_tensor("lengths", lengths)
     if lengths.is_floating_point() or lengths.dtype == torch.bool or lengths.dim() not in (1, 2):
         raise ValueError(
-            "lengths should be whole numbers (b,), or c candidates for each (b, c); got "
+            "lengths should be whole numbers (b,), or c candidates for each (b, c), got "
             f"{lengths.dtype} of shape {tuple(lengths.shape)}"
         )
     if len(lengths) != len(source) or not lengths.numel():

@@ -33,7 +33,7 @@ class LayersOfStack(Stack):
         if not isinstance(self.depth, Plain):
             raise ValueError(
                 "a decoder that reads several encoder layers needs depth='plain', whose layers run "
-                f"one after the other; got {type(self.depth).__name__}"
+                f"one after the other, got {type(self.depth).__name__}"
             )
 
     def forward(

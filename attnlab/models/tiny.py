@@ -293,7 +293,7 @@ class TinyTransformer(nn.Module):
         if inputs.visibility(structure) is not None:
             raise ValueError(
                 "which token sees which cannot be told to step(), where a token sees those before "
-                "it; call the model with all tokens."
+                "it; call the model with all tokens"
             )
         if self.decoder is None or not self.steps_incrementally:
             raise ValueError(

@@ -45,14 +45,14 @@ def check_call(model: Any, batch: Any, generator: Any) -> None:
     for name in ("inputs", "targets"):
         if not isinstance(given := getattr(batch, name, None), Tensor):
             raise TypeError(
-                f"the batch should be one of a task, whose {name} are a tensor; got "
+                f"the batch should be one of a task, whose {name} are a tensor, got "
                 f"{reprlib.repr(batch if given is None else given)}"
             )
     inputs, targets, padding = batch.inputs, batch.targets, getattr(batch, "padding", None)
     if inputs.dim() < 2 or targets.dim() < 1 or len(inputs) != len(targets):
         raise ValueError(
             "a batch has inputs (b, n) or (b, n, width) and a row of targets, or one, for each of "
-            f"the b; got inputs {tuple(inputs.shape)} and targets {tuple(targets.shape)}"
+            f"the b, got inputs {tuple(inputs.shape)} and targets {tuple(targets.shape)}"
         )
     if not len(inputs):
         raise ValueError("a batch without rows asks nothing; give it at least one")

@@ -78,7 +78,7 @@ def vectorised(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None, *,
     objective: "CMLM",
 ) -> tuple[Tensor, int]:  # fmt: skip
-    """The same, all at once."""
+    """Computes all at once."""
     return objective(model, batch, generator)
 
 

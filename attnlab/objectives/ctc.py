@@ -79,7 +79,8 @@ def recursive(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None, *,
     vocab: Size, options: CTCOptions = CTCOptions(),
 ) -> tuple[Tensor, int]:  # fmt: skip
-    """The same, place by place, for the target with a blank before, between and after its words."""
+    """Computes it place by place, for the target with a blank before, between and after its
+    words."""
     logp, targets, lengths = _read(model, batch, vocab, options)
     places, words = (torch.tensor(each) for each in zip(*lengths, strict=True))
     b, n = targets.shape
@@ -106,7 +107,7 @@ def fused(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None, *,
     vocab: Size, options: CTCOptions = CTCOptions(),
 ) -> tuple[Tensor, int]:  # fmt: skip
-    """The same, by one call of PyTorch."""
+    """Computes it by one call of PyTorch."""
     return CTC(vocab, options)(model, batch, generator)
 
 
@@ -229,7 +230,7 @@ class CTC(CrossEntropy):
         )  # fmt: skip
         if logits.shape != (*batch.inputs.shape, self.vocab + 1):
             raise ValueError(
-                f"for {batch.inputs.shape[1]} places the model must return logits of shape "
+                f"for {batch.inputs.shape[1]} places the model should return logits of shape "
                 f"{(*batch.inputs.shape, self.vocab + 1)}, words and a blank; it returned "
                 f"{tuple(logits.shape)}"
             )

@@ -79,7 +79,7 @@ def vectorised(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None, *,
     objective: "Distilled",
 ) -> tuple[Tensor, int]:  # fmt: skip
-    """The same, all targets at once."""
+    """Computes all targets at once."""
     return objective(model, batch, generator)
 
 
@@ -103,7 +103,7 @@ def written_again(teacher: Any, batch: Batch) -> Int[Tensor, "b n"]:
 
 
 def written(teacher: Any, batch: Batch) -> Int[Tensor, "b n"]:
-    """The same, all rows at once; by ``step`` where the teacher has it."""
+    """Computes all rows at once; by ``step`` where the teacher has it."""
     read: dict[str, Any] = {"source": batch.source, "source_padding": batch.source_padding}
     steps = getattr(teacher, "steps_incrementally", False)
     if steps:
@@ -224,7 +224,7 @@ CARD = Card(
     forms=FORMS,
     claims=Objective(
         scored=s,
-        hidden="the target of the data; a teacher's is asked for in its place",
+        hidden="the target of the data; that of a teacher is asked for instead",
         models=Distilled.models,
         source=True,
     ),

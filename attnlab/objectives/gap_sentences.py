@@ -137,7 +137,7 @@ def vectorised(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None, *,
     vocab: Size, options: GapSentencesOptions = GapSentencesOptions(),
 ) -> tuple[Tensor, int]:  # fmt: skip
-    """The same, all rows at once."""
+    """Computes all rows at once."""
     return GapSentences(vocab, options)(model, batch, generator)
 
 

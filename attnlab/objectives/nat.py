@@ -81,7 +81,7 @@ def vectorised(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None, *,
     objective: "NAT",
 ) -> tuple[Tensor, int]:  # fmt: skip
-    """The same, by one call for all words."""
+    """Computes the loss by one call for all words."""
     return objective(model, batch, generator)
 
 

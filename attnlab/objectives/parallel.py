@@ -120,7 +120,7 @@ class Parallel(CrossEntropy):
 
     @property
     def weight(self) -> float:
-        """That of the loss of each length."""
+        """The weight of the loss of each length."""
         return self.options.length
 
     def fitted(self, model: Any) -> None:

@@ -84,7 +84,7 @@ def fused(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None, *,
     vocab: Size, options: StructBERTOptions = StructBERTOptions(),
 ) -> tuple[Tensor, int]:  # fmt: skip
-    """The same, by one call for all positions."""
+    """Computes the loss by one call for all positions."""
     return StructBERT(vocab, options)(model, batch, generator)
 
 

@@ -99,7 +99,7 @@ def vectorised(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None, *,
     vocab: Size, options: TextToTextOptions = TextToTextOptions(),
 ) -> tuple[Tensor, int]:  # fmt: skip
-    """The same, all rows at once."""
+    """Computes all rows at once."""
     return TextToText(vocab, options)(model, batch, generator)
 
 

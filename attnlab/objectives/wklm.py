@@ -112,7 +112,7 @@ def vectorised(
     model: nn.Module, batch: Batch, generator: torch.Generator | None = None, *,
     objective: "WKLM",
 ) -> tuple[Tensor, int]:  # fmt: skip
-    """The same, all places at once."""
+    """Computes all places at once."""
     return objective(model, batch, generator)
 
 

@@ -98,7 +98,7 @@ class Mixture:
                 )
         names = [each.name for each in self.tasks]
         if len({*names}) < len(names):
-            raise ValueError(f"the name of a task is what tells it apart; got {names}")
+            raise ValueError(f"the name of a task is what tells it apart, got {names}")
         if self.sizes is not None and len(self.sizes) != len(self.tasks):
             raise ValueError(f"{len(self.tasks)} tasks need as many sizes, got {len(self.sizes)}")
         if math.isnan(self.ratio) or self.ratio < 0:

@@ -138,7 +138,7 @@ class TwoDialects(Task):
         before[:, 0] = self.start
         padding = None if self.shortest is None else real
         return Batch(
-            before.masked_fill(~real, 0),
+            before,
             target.masked_fill(~real, UNSCORED),
             padding=padding,
             source=source,
@@ -156,12 +156,12 @@ class TwoDialects(Task):
         assert batch.source is not None
         scored = batch.targets[0] != UNSCORED
         source = self.tokens(batch.source[0][scored])
-        labels = self.tokens(batch.targets[0][scored])
-        said, wanted = " ".join(source), " ".join(labels)
+        labels = self.tokens(batch.targets[0])
+        said, wanted = " ".join(source), " ".join(filter(None, labels))
         return Example(
             title=f"{said} in one of two dialects",
             description=f"{said} is to be translated; here the answer is {wanted}.",
-            tokens=self.tokens(batch.inputs[0][scored]),
+            tokens=self.tokens(batch.inputs[0]),
             labels=labels,
             source=source,
         )

@@ -334,7 +334,7 @@ def test_shares_of_nothing_and_of_all(card: Card) -> None:
 
 @pytest.mark.parametrize("card", EACH)
 def test_texts_shorter_than_what_is_hidden(card: Card) -> None:
-    """Of one token, of two, of three; and one text alone."""
+    """Texts of one token, of two, of three; and one text alone."""
     for width in (1, 2, 3):
         for rows in (1, ROWS):
             given = text(card, ROWS, max(width, card.claims.texts))[:rows]  # type: ignore[union-attr]

@@ -100,8 +100,8 @@ def prepared(
     if wrong := {"steps", "objective", "schedule"} & {*options}:
         name = min(wrong)
         raise TypeError(
-            f"fine_tune decides {name} itself, from examples, epochs and the task; got "
-            f"{name}={shown(options[name])}. Leave it out, or call fit."
+            f"fine_tune decides {name} itself, from examples, epochs and the task, got "
+            f"{name}={shown(options[name])}; leave it out, or call fit"
         )
     seed = as_integer("seed", options.get("seed", 0))
     with torch.random.fork_rng(devices=[]):

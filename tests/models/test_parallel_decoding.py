@@ -189,7 +189,7 @@ def test_what_cannot_be_written_is_refused_in_a_sentence() -> None:
     made = model()
     with pytest.raises(ValueError, match="kind='language_model' reads no source"):
         mask_predict(model("language_model"), source(), LENGTHS)
-    with pytest.raises(TypeError, match="model must be a TinyTransformer; got a Linear"):
+    with pytest.raises(TypeError, match="model should be a TinyTransformer, got a Linear"):
         ctc_decode(nn.Linear(2, 2), source())
     for mask in (VOCAB, 99):
         with pytest.raises(ValueError, match=f"a token from 0 to 10, got {mask}"):

@@ -116,7 +116,7 @@ def test_the_supernet_trains_with_the_choices_and_inherits_them() -> None:
         ),
         (
             lambda: network(SPACE, SIZES, **OPTIONS, depth="layer_drop"),
-            "needs depth='plain', whose layers run one after the other; got LayerDrop",
+            "needs depth='plain', whose layers run one after the other, got LayerDrop",
         ),
     ],
 )

@@ -122,7 +122,7 @@ def test_a_target_that_does_not_fit_is_refused() -> None:
     )):  # fmt: skip
         objective.prepare(pairs([4, 2], [[1], [3, 3, 3]]))
     attnlab.build("ctc", vocab=VOCAB, factor=3).prepare(pairs([4, 2], [[1], [3, 3, 3]]))
-    with pytest.raises(ValueError, match=r"must return logits of shape \(4, 8, 6\)"):
+    with pytest.raises(ValueError, match=r"should return logits of shape \(4, 8, 6\)"):
         objective.answers(lambda *_, **__: torch.zeros(4, 8, 5), objective.prepare(BATCH))
     with pytest.raises(ValueError, match="factor"):
         attnlab.build("ctc", vocab=VOCAB, factor=0)

@@ -185,7 +185,7 @@ def test_costs_are_those_of_the_card(shown: Wall) -> None:
     tiles = {tile["name"]: tile for tile in shown._wall["tiles"]}
     full = [2 * 4 * n * n * 64 for n in lengths]
     np.testing.assert_allclose(tiles["full"]["time"], full, rtol=1e-3)
-    window = attnlab.card("longformer").small["window"]
+    window = attnlab.card("longformer").small_options["window"]
     band = [2 * 4 * n * (window + 1) * 64 for n in lengths]
     np.testing.assert_allclose(tiles["longformer"]["time"], band, rtol=1e-3)
     assert tiles["longformer"]["time_usual"] != tiles["longformer"]["time"]
