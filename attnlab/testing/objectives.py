@@ -4,7 +4,7 @@ A batch here has rows of tokens, padding at the end of some, and targets of whic
 scored; the model is a table that answers each token with logits of its own.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from attnlab import catalog
 from attnlab.core.card import Card, letters
 from attnlab.core.claims import Objective
 from attnlab.core.exits import Exits, asked
+from attnlab.core.options import parameters_of
 from attnlab.models.options import CLASSIFIERS, KINDS
 from attnlab.models.tiny import TinyTransformer
 from attnlab.objectives.batches import UNSCORED
@@ -45,7 +46,7 @@ def built(card: Card, net: nn.Module | None = None, **options: Any) -> Any:
     smaller model or a teacher is given a table. With a model it has all that it needs for it."""
     torch.manual_seed(5)
     own: dict[str, Any] = {"vocab": VOCAB} if "vocab" in card.option_names() else {}
-    for name in {"small", "teacher"} & {*card.option_names()}:
+    for name in {"small", "teacher"} & {*parameters_of(card.build)}:  # no temperature of a teacher
         table = torch.randn(VOCAB + 1, VOCAB, dtype=torch.float64)
         own[name] = Answering(table, for_rows=False)
     objective: Any = catalog.build(card.name, **own, **options)
@@ -114,7 +115,7 @@ def text(card: Card, rows: int = ROWS, width: int = N) -> Text:
     some of which follow their like, with sources of a few more."""
     torch.manual_seed(3)
     if card.claims.source:  # type: ignore[union-attr]
-        return pairs(rows, width // 4)
+        return pairs(rows, max(1, width // 4))
     width += -width % card.claims.texts  # type: ignore[union-attr]
     tokens = torch.randint(1, VOCAB, (rows, width + 1))
     fewest = max(1, width - 2) if card.claims.texts > 1 else min(4, width)  # type: ignore[union-attr]
@@ -348,7 +349,7 @@ def test_what_stands_at_padding_changes_nothing(card: Card) -> None:
     others = given.inputs.where(given.padding, (given.inputs + 5) % VOCAB)
     found = []
     for inputs in (given.inputs, others):
-        changed = Text(inputs, given.targets, given.padding)
+        changed = replace(given, inputs=inputs)
         asked: Any = objective.prepare(changed, draws())
         read = asked.inputs
         if asked.padding is not None:
