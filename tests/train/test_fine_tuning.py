@@ -117,11 +117,11 @@ def test_there_are_only_so_many_examples() -> None:
         (lambda: fine_tune(encoder(), VERBS, steps=3), TypeError, "fine_tune decides steps itself"),
         (lambda: fine_tune(encoder(), VERBS, epochs=0), ValueError, "epochs"),
         (lambda: fine_tune(encoder(), task("listops")), ValueError, "pretrained model knows 24"),
-        (lambda: fine_tune(torch.nn.Linear(2, 2), VERBS), TypeError, "must be a TinyTransformer"),
+        (lambda: fine_tune(torch.nn.Linear(2, 2), VERBS), TypeError, "should be a TinyTransformer"),
         (
             lambda: fit(encoder(), VERBS, 1, schedule="line"),
             ValueError,
-            "schedule must be 'cosine' or 'linear'; 'line' was given",
+            "schedule should be .cosine. or .linear., got",
         ),
     ],
 )
