@@ -20,7 +20,7 @@ _positive = partial(as_number, positive=True)
 
 def _schedule(name: str, value: Any) -> str:
     if not isinstance(value, str) or value not in SCHEDULES:
-        raise ValueError(f"{name} should be 'cosine' or 'linear'; {shown(value)} was given")
+        raise ValueError(f"{name} should be 'cosine' or 'linear', got {shown(value)}")
     return value
 
 

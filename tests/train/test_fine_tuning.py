@@ -121,7 +121,7 @@ def test_there_are_only_so_many_examples() -> None:
         (
             lambda: fit(encoder(), VERBS, 1, schedule="line"),
             ValueError,
-            "schedule should be 'cosine' or 'linear'; 'line' was given",
+            "schedule should be .cosine. or .linear., got",
         ),
     ],
 )
