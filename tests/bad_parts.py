@@ -16,7 +16,7 @@ from torch import nn
 import attnlab
 from attnlab import catalog
 from attnlab.core.card import Card
-from attnlab.core.options import takes_padding
+from attnlab.core.options import parameters_of, takes_padding
 from attnlab.core.shapes import regrouped
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks import Batch
@@ -237,7 +237,7 @@ def task_for(card: Card) -> Any:
 
 def objective_for(card: Card, task: Any) -> Any:
     """The objective for that task; one that has a teacher is given an untrained one."""
-    if card.option_names().get("teacher", float) is float:  # none, or its temperature
+    if "teacher" not in parameters_of(card.build):
         return chosen(card.name, task)
     sizes: dict[str, Any] = {"dim": DIM, "heads": 2, "layers": 1}
     return attnlab.build(card.name, teacher=TinyTransformer(**task.model_options(), **sizes))
