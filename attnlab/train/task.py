@@ -175,5 +175,5 @@ def requirements(task: Task) -> str:
 
 def advice(task: Task) -> str:
     if hasattr(task, "model_options"):
-        return "TinyTransformer(**task.model_options()) fits."
-    return "Build the model for this task."
+        return "TinyTransformer(**task.model_options()) fits"
+    return "build the model for this task"
