@@ -1,4 +1,4 @@
-"""What is hidden decides: one encoder, several objectives, and what can be read off its states.
+"""What is hidden decides: one encoder, eight objectives, and what can be read off its states.
 
 Nothing is timed. Each training is one encoder (dim 48, 2 layers, 4 heads) on windows of 64 pieces
 (BPE, 512) of the Python documentation: 600 updates of 16 windows at one untuned rate, 5e-3. All
@@ -9,6 +9,9 @@ that answers:
     prefix_lm        the same after a beginning that is read from both sides
     masked_lm        15 % of the pieces, hidden
     electra          at every piece: is it the text's own? (a generator of a quarter of the width)
+    xlnet            one piece of 6, in a random order, by its own query
+    mpnet            15 % in a random order, with masks at all that is hidden
+    sentence_order   which half of the window came first
     contrastive      which other half belongs to this half, among the 16 of the batch
 
 Afterwards nothing is trained but linear probes (``attnlab.lens.probes``) on the states after each
@@ -22,38 +25,47 @@ right for 50 %. Four questions are about a piece, two about a window:
     halves       are the halves of the window in their order?
     together     do two pieces of text come from one topic?
 
-A random encoder and shuffled labels are the controls. The loss in the last two sixths of a training
-stands beside that of a model that knows the frequencies of the pieces alone: after 600 updates the
-masked language model is still there, and so is ELECTRA's generator. The rows compare this budget,
-not what an objective can reach.
+A random encoder and shuffled labels are the controls. A second grid asks whether ELECTRA's question
+at every piece teaches more for the same computation: masked LM for as many FLOPs as ELECTRA's 600
+updates with its generator; ELECTRA asked at the hidden 15 % alone, which costs the same and gives
+up what is said to be the reason; and masked LM for 3,000 updates, to see whether 600 are enough for
+it to leave the loss of frequencies alone. Lesson 64 draws what
 
     python -m attnlab.experiments what_is_hidden --threads 1 --json \\
         attnlab/experiments/assets/64_what_is_hidden.json
+
+has written.
 """
 
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Mapping, Sequence
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from attnlab import catalog
 from attnlab.core.visibility import Visibility
-from attnlab.experiments.grid import Arm, Grid, Scores, Trained, by_fit
+from attnlab.experiments.grid import Arm, Grid, Grids, Scores, Trained, by_fit, seeded
 from attnlab.lens.probes import balanced, layer_states, probe
+from attnlab.measure.count import count
 from attnlab.models.tiny import TinyTransformer
+from attnlab.objectives.electra import Electra
 from attnlab.objectives.hiding import uniform
 from attnlab.tasks.documentation import Documentation
 from attnlab.tasks.marked_text import MARKS, windows
 from attnlab.train import model_options
 
-OBJECTIVES = ("next_token", "prefix_lm", "masked_lm", "electra", "contrastive")
+OBJECTIVES = (
+    "next_token", "prefix_lm", "masked_lm", "electra", "xlnet", "mpnet", "sentence_order",
+    "contrastive",
+)  # fmt: skip
 OF_PIECES = (*MARKS, "exchanged")
 OF_WINDOWS = ("halves", "together")
 QUESTIONS = (*OF_PIECES, *OF_WINDOWS)
-PIECES, LENGTH, STEPS = 512, 64, 600
+PIECES, LENGTH, STEPS, LONG = 512, 64, 600, 3000
 SIZES: dict[str, Any] = {"dim": 48, "layers": 2, "heads": 4, "max_len": 2 * LENGTH, "tie": False}
 RATE = 0.1  # of the pairs of neighbours that are exchanged
 LEARNED, ASKED = 1200, 800  # states that a probe learns from, and those that it is asked
@@ -87,8 +99,25 @@ def _place(name: str) -> str:
     return name.removeprefix("encoder.").removeprefix("decoder.")
 
 
+class ElectraAtHidden(Electra):
+    """ELECTRA whose discriminator is asked at the hidden places alone, as a masked language model
+    is. Its loss weighs as much as the question at all places."""
+
+    def loss(self, answers: Any, batch: Any) -> Tensor:
+        hidden, weight = batch.kept["hidden"], batch.kept["weight"]
+        proposed = answers.proposed[hidden].float()
+        guesses = F.cross_entropy(proposed, batch.targets[hidden], reduction="none")
+        found = F.binary_cross_entropy_with_logits(
+            answers.scores[hidden].float(), answers.replaced[hidden].float(), reduction="none"
+        )
+        of_each = weight[:, None].expand_as(hidden)[hidden]
+        return (of_each * (guesses + self.options.weight * found)).sum()
+
+
 def objective_of(name: str) -> nn.Module:
     """The objective of an arm, anew: it may build a generator or a head."""
+    if name == "electra at hidden":
+        return ElectraAtHidden(PIECES)
     takes_vocab = "vocab" in catalog.with_role("objective")[name].option_names()
     given: dict[str, Any] = {"vocab": PIECES} if takes_vocab else {}
     made: nn.Module = catalog.build(name, **given)
@@ -105,13 +134,19 @@ def read(
     model: TinyTransformer, objective: str, tokens: Int[Tensor, "b n"]
 ) -> Float[Tensor, "layers b n dim"]:
     """The states of a trained model after each layer, read as it was trained: a causal model from
-    the left, all others from both sides."""
+    the left, all others from both sides. Sentence order has its separator between the halves, whose
+    states are left out."""
     n = tokens.shape[1]
     if objective == "next_token":
         return layer_states(model, model.decode, tokens=tokens)
     if objective == "prefix_lm":
         open_to_all = Visibility(torch.ones(len(tokens), n, n, dtype=torch.bool))
         return layer_states(model, lambda x: model.decode(x, structure=open_to_all), tokens=tokens)
+    if objective == "sentence_order" and n == LENGTH:
+        separator = torch.full_like(tokens[:, :1], PIECES)
+        with_it = torch.cat([tokens[:, : n // 2], separator, tokens[:, n // 2 :]], 1)
+        states = layer_states(model, model.encode, tokens=with_it)
+        return torch.cat([states[:, :, : n // 2], states[:, :, n // 2 + 1 :]], 2)
     return layer_states(model, model.encode, tokens=tokens)
 
 
@@ -208,12 +243,14 @@ def probed(model: TinyTransformer, objective: str, *, quick: bool = False) -> di
     return found
 
 
-def _scores(trained: Trained) -> Scores:
-    results = probed(trained.model, trained.arm.training["objective"], quick=trained.quick)
+def _scores(trained: Trained, layers: Sequence[int] = range(SIZES["layers"] + 1)) -> Scores:
+    objective = trained.arm.training["objective"]
+    read_as = "electra" if objective == "electra at hidden" else objective
+    results = probed(trained.model, read_as, quick=trained.quick)
     found: dict[str, Any] = {
         f"{question}, layer {layer}": round(100 * result.right[layer].item(), 2)
         for question, result in results.items()
-        for layer in range(SIZES["layers"] + 1)
+        for layer in layers
     }
     shuffled = torch.stack([result.shuffled.mean() for result in results.values()]).mean()
     found["shuffled labels"] = round(100 * shuffled.item(), 2)
@@ -228,24 +265,59 @@ def _scores(trained: Trained) -> Scores:
 # ---- arms
 
 
-def _arm(objective: str) -> Arm:
-    kind = "masked_lm" if objective == RANDOM else objective
-    return Arm(text, {"objective": kind}, {"objective": objective})
+def _arm(objective: str, steps: int = STEPS) -> Arm:
+    chosen = "masked_lm" if objective in (RANDOM, "electra at hidden") else objective
+    kind = "electra" if objective == "electra at hidden" else chosen
+    return Arm(text, {"objective": kind}, {"objective": objective}, steps=steps)
 
 
 def _make(objective: str, **options: Any) -> TinyTransformer:
     return _model(objective, **{name: options[name] for name in SIZES})
 
 
-GRID = Grid(
+SHARED: dict[str, Any] = {
+    "score": _scores,
+    "make": _make,
+    "loop": _fit,
+    "model": SIZES,
+    "training": {"batch_size": 16, "learning_rate": 5e-3},
+}
+EIGHT = Grid(
     arms={RANDOM: _arm(RANDOM), **{name: _arm(name) for name in OBJECTIVES}},
-    score=_scores,
-    steps=STEPS,
-    make=_make,
-    loop=_fit,
-    model=SIZES,
-    training={"batch_size": 16, "learning_rate": 5e-3},
     baselines={"frequencies alone, loss": lambda quick: (round(floor(), 4), "nats")},
+    **SHARED,
 )
-SEEDS = GRID.seeds
-build, train, rows, batches = GRID.build, GRID.train, GRID.rows, GRID.batches
+
+
+@cache
+def flops(objective: str) -> int:
+    """Of one update, forward and backward, of all that is trained: with ELECTRA's generator."""
+    with seeded(0):
+        model = _model(objective, **SIZES)
+        asks: Any = objective_of(objective)
+        asks.fitted(model)
+    batch = asks.prepare(text().batch("train", SHARED["training"]["batch_size"], 0))
+    return count(lambda: asks.loss(asks.answers(model, batch), batch), backward=True).flops
+
+
+def equal_steps(steps: int) -> int:
+    """How many updates of a masked language model cost what so many of ELECTRA cost."""
+    return round(steps * flops("electra") / flops("masked_lm"))
+
+
+COMPUTATION = ("electra", "masked_lm", "electra at hidden")
+
+
+def _computation() -> dict[str, Arm]:
+    return {
+        "once, electra at hidden": _arm("electra at hidden"),
+        "once, masked_lm": _arm("masked_lm", equal_steps(STEPS)),
+        "long, masked_lm": _arm("masked_lm", LONG),
+    }
+
+
+LAST = (SIZES["layers"],)
+COMPUTED = Grid(arms=_computation(), **(SHARED | {"score": partial(_scores, layers=LAST)}))
+GRID = Grids((EIGHT, COMPUTED))
+SEEDS = EIGHT.seeds
+build, train, rows, batches = EIGHT.build, EIGHT.train, GRID.rows, GRID.batches
