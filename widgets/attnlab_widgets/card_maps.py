@@ -109,8 +109,7 @@ def links(name: str) -> tuple[tuple[str, str], ...]:
         for one in lessons(card(name))[:1]
     ]
     if card(name).role == "objective":
-        on_a_text = f'WhatIsHidden(objective="{name}")'
-        found.append((f"{root}/widgets/README.md#whatishidden", on_a_text))
+        found.append((f"{root}/widgets/README.md#whatishidden", "on a text"))
     return tuple(found)
 
 

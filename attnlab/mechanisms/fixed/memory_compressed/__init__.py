@@ -74,7 +74,6 @@ from attnlab.core.shapes import (
     checked,
 )
 from attnlab.core.softmax import masked_softmax
-from attnlab.mechanisms.fixed.memory_compressed.fused import convolved, fused, sdpa
 from attnlab.mechanisms.fixed.memory_compressed.local import LocalAttention
 from attnlab.mechanisms.fixed.memory_compressed.options import (
     MemoryCompressedOptions,
@@ -82,6 +81,7 @@ from attnlab.mechanisms.fixed.memory_compressed.options import (
     naive_flops,
     scores,
 )
+from attnlab.mechanisms.fixed.memory_compressed.products import convolved, fused, sdpa
 from attnlab.mechanisms.fixed.memory_compressed.slots import (
     KeyKernel,
     NullKey,
