@@ -19,6 +19,29 @@ def test_least_losses_of_the_arms() -> None:
         assert lost_at_least(one.problem) == pytest.approx(nats, abs=1e-9)
 
 
+def test_the_least_loss_of_shown_words_is_that_of_exact_probabilities() -> None:
+    """One word in view tells the dialect, so that all others cost nothing; without one each word
+    costs ln 2."""
+    asked = dialects.objective("cmlm", TASK)
+    total, count = 0.0, 0
+    for seed in range(40):
+        batch = TASK.batch("train", 64, seed=seed)
+        masks = (asked.prepare(batch, torch.Generator().manual_seed(seed)).targets >= 0).sum(-1)
+        total += int(masks[masks == dialects.WORDS].sum()) * math.log(2)
+        count += int(masks.sum())
+    assert total / count == pytest.approx(dialects.least_loss("cmlm"), rel=0.1)
+    assert dialects.least_loss("ctc") is None
+    for arm in ("plain", "left to right"):
+        least = dialects.least_loss(arm) * dialects.WORDS - TASK.entropy()
+        assert least == pytest.approx(lost_at_least(TASK) if arm == "plain" else 0)
+
+
+def test_the_teacher_of_one_dialect_writes_it() -> None:
+    batch = TASK.batch("train", 5, seed=0)
+    written = dialects.objective("one dialect", TASK).prepare(batch).targets
+    assert torch.equal(written, TASK.dialects(batch.source)[:, 0])
+
+
 def test_a_sentence_of_another_length_is_no_translation() -> None:
     source = TASK.batch("validation", 4, seed=0).source
     said = source + TASK.symbols
