@@ -43,6 +43,7 @@ from attnlab.tasks.two_dialects import TwoDialects
 from attnlab.train import evaluate
 
 WORDS, UPDATES, LONGER, UNSEEN = 6, 400, 1500, 512
+RATE, SLOWER = 1e-2, 3e-3
 PASSES = (1, 2, 3, 6)
 
 
@@ -180,14 +181,16 @@ def _scores(trained: Trained) -> Scores:
     return found
 
 
-def _arm(name: str, coin: str = "sentence", steps: int = UPDATES) -> Arm:
+def _arm(
+    name: str, coin: str = "sentence", steps: int = UPDATES, rate: float = RATE
+) -> Arm:
     task = TwoDialects(words=WORDS, coin=coin)  # type: ignore[arg-type]
     specials = 0 if name == "next_token" else 1
     longest = 2 * WORDS if name == "ctc" else WORDS
     return Arm(
         task,
         model={"vocab": task.vocab + specials, "max_len": longest},
-        training={"objective": name},
+        training={"objective": name, "learning_rate": rate},
         steps=steps,
     )
 
@@ -198,14 +201,14 @@ GRID = Grid(
         "plain": _arm("nat"),
         "distilled": _arm("distilled", steps=LONGER),
         "one dialect": _arm("one dialect"),
-        "cmlm": _arm("cmlm", steps=LONGER),
-        "ctc": _arm("ctc", steps=LONGER),
+        "cmlm": _arm("cmlm", steps=LONGER, rate=SLOWER),
+        "ctc": _arm("ctc", steps=LONGER, rate=SLOWER),
         "by the source": _arm("nat", "source", steps=LONGER),
         "by the word": _arm("nat", "word"),
     },
     score=_scores,
     model={"dim": 32, "heads": 2, "layers": 1},
-    training={"batch_size": 64, "learning_rate": 1e-2},
+    training={"batch_size": 64},
     loop=_loop,
     figure="{arm}; {what}; seed {seed}",
 )
