@@ -7,7 +7,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from torch import nn
 import attnlab
 from attnlab import catalog
 from attnlab.core.card import Card
-from attnlab.core.options import takes_padding
+from attnlab.core.options import parameters_of, takes_padding
 from attnlab.core.shapes import regrouped
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks import Batch
@@ -198,7 +198,7 @@ def of_objective(card: Card) -> Iterator[Call]:
     """Batches that are none, and texts and padding of which no batch is made."""
     target, task = f"objective {card.name}", task_for(card)
     net = TinyTransformer(**model_options(task, card.name), dim=DIM, heads=2, layers=1)
-    objective: Any = chosen(card.name, task)
+    objective = objective_for(card, task)
     objective.fitted(net)
     batch, draws = task.batch("train", 4, 0), torch.Generator().manual_seed(0)
     right = {"model": net, "batch": batch, "generator": draws}
@@ -217,25 +217,30 @@ def of_objective(card: Card) -> Iterator[Call]:
         "targets of floats": {"targets": batch.targets.float()},
     }
     for words, change in changes.items():
-        kept = {name: getattr(batch, name) for name in ("inputs", "targets", "padding")}
+        kept = {each.name: getattr(batch, each.name) for each in fields(batch)}
         spoilt = functools.partial(Batch, **{**kept, **change})
         yield Call(target, words, lambda make=spoilt: objective(net, make(), draws), REFUSE)
-    narrow = Batch(tokens[:, :1], batch.targets[..., :1], None)
+    narrow = replace(batch, inputs=tokens[:, :1], targets=batch.targets[..., :1], padding=None)
     yield Call(target, "one token a row", functools.partial(objective, net, narrow), EITHER)
-    empty = Batch(tokens[:0], batch.targets[:0], None)
+    empty = batch[:0]
     yield Call(target, "no rows", functools.partial(objective, net, empty), EITHER)
 
 
 def task_for(card: Card) -> Any:
-    """A small task with as many texts in a row as the objective compares, or with sources."""
-    if getattr(card.claims, "source", False):
-        return attnlab.tasks.task("two_dialects")
-    three = getattr(card.claims, "texts", 1) == 3
-    return (
-        attnlab.tasks.task("citations", words=8)
-        if three
-        else attnlab.tasks.task("copying", items=4)
-    )
+    """A small task of rows as the objective reads them."""
+    if card.claims.source:  # type: ignore[union-attr]
+        return attnlab.tasks.task("two_dialects", words=4, shortest=2)
+    if card.claims.texts == 3:  # type: ignore[union-attr]
+        return attnlab.tasks.task("citations", words=8)
+    return attnlab.tasks.task("copying", items=4)
+
+
+def objective_for(card: Card, task: Any) -> Any:
+    """The objective for that task; one that has a teacher is given an untrained one."""
+    if "teacher" not in parameters_of(card.build):
+        return chosen(card.name, task)
+    sizes: dict[str, Any] = {"dim": DIM, "heads": 2, "layers": 1}
+    return attnlab.build(card.name, teacher=TinyTransformer(**task.model_options(), **sizes))
 
 
 # ---- compressions

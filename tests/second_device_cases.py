@@ -38,6 +38,7 @@ from attnlab.structures.text_pairs import TextPairs
 from attnlab.structures.tree_batch import TreeBatch
 from attnlab.testing import architecture, compression
 from tests import scheme_inputs, second_device
+from tests.bad_parts import objective_for
 from tests.bad_parts import task_for as objective_task
 from tests.scheme_inputs import NOT_MIXING
 from tests.test_claims import (
@@ -359,7 +360,10 @@ def learned(card: Card, device: torch.device) -> Iterator[Tensor]:
     for positions in ("learned", "rope", "alibi") if card.build.orders else ("learned",):
         options = attnlab.train.model_options(task, card.name)
         made = TinyTransformer(**options, dim=12, heads=2, layers=1, positions=positions).double()
-        more = {"objective": card.name, "batch_size": 4, "device": device, "progress": False}
+        given = (
+            objective_for(card, task).double() if "teacher" in card.option_names() else card.name
+        )
+        more = {"objective": given, "batch_size": 4, "device": device, "progress": False}
         history = attnlab.train.fit(made, task, 2, **more)
         yield torch.tensor(history.column("loss")).to(device)
         yield from made.parameters()

@@ -122,7 +122,7 @@ def albert_counts() -> list[Count]:
         ends = (30_000 + 512 + 2 + 2) * width + (width + 1) * 768 + (768 + 1) * 768
         counted = ends + sets.get(model.split(" shared")[0], whole)
         found.append(
-            Count(model, counted, published, "arXiv:1909.11942, tables of the two choices")
+            Count(model, counted, published, "quoted from arXiv:1909.11942, its tables not read")
         )
     return found
 

@@ -37,6 +37,7 @@ from torch import Tensor, nn
 
 from attnlab.core.card import Card, letters
 from attnlab.core.claims import Objective
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.objectives.batches import UNSCORED, Batch
 from attnlab.objectives.hiding import lowest, uniform
@@ -61,7 +62,7 @@ def naive(
     """-Σ log p(y_i | X, the shown words) over the masked words, and their number."""
     asked = objective.prepare(batch, generator)
     answers = objective.answers(model, asked)
-    logits = answers.tokens if isinstance(answers, Answers) else answers
+    logits = upcast(answers.tokens if isinstance(answers, Answers) else answers)
     losses = [logits.new_zeros(())]
     for row, inputs in enumerate(asked.inputs.tolist()):
         for i, token in enumerate(inputs):

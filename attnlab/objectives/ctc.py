@@ -42,6 +42,7 @@ from torch.nn import functional as F
 from attnlab.core.card import Card, letters
 from attnlab.core.claims import Objective
 from attnlab.core.options import Options, Size
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.objectives.asked import Asked, kept
 from attnlab.objectives.batches import UNSCORED, Batch, CrossEntropy
@@ -120,7 +121,7 @@ def _read(
     """Log probabilities (b, T, symbols), targets (b, n), and of each row places and words."""
     objective = CTC(vocab, options)
     asked = objective.prepare(batch)
-    logp = objective.answers(model, asked).log_softmax(-1)
+    logp = upcast(objective.answers(model, asked)).log_softmax(-1)
     words = (asked.targets != UNSCORED).sum(-1)
     return (
         logp,

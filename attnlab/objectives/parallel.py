@@ -15,8 +15,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.core.options import Options, Size
+from attnlab.core.precision import upcast
 from attnlab.core.visibility import Visibility
 from attnlab.objectives.batches import UNSCORED, Batch, CrossEntropy, logits_of, summed_loss
+from attnlab.objectives.encodings import beside
 from attnlab.objectives.hiding import check_tokens
 
 
@@ -132,7 +134,7 @@ class Parallel(CrossEntropy):
                     "encode, decode and logits; take a TinyTransformer of kind='encoder_decoder', "
                     "or length=0"
                 )
-            self.head = LengthHead(model.dim, getattr(model, "max_len", 256))
+            self.head = beside(LengthHead(model.dim, getattr(model, "max_len", 256)), model)
 
     def answers(self, model: Any, batch: Batch) -> Any:
         """Logits (b, n, v); with those of the lengths where they are asked."""
@@ -168,6 +170,7 @@ class Parallel(CrossEntropy):
 
 def length_one_by_one(logits: Tensor, lengths: Tensor) -> Tensor:
     """-log p(length) of each target, one after the other."""
+    logits = upcast(logits)
     both = zip(logits, lengths.tolist(), strict=True)
     rows = [-F.log_softmax(row, -1)[n] for row, n in both if n != UNSCORED]
     return torch.stack([logits.new_zeros(()), *rows]).sum()

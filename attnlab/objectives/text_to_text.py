@@ -151,7 +151,7 @@ class TextToText(CrossEntropy):
         asks = note("answered", scored.any(-1) & ~of_text[:, 0])[:, None]
         cut = note("hidden", noise_places(of_text, self.options, generator))
         restored = corrupted(text, of_text, cut, ids)
-        question = real & (scored.long().cumsum(-1) - scored.long() == 0) & ~of_text[:, :1]
+        question = real & (scored.long().cumsum(-1) - scored.long() == 0)
         read = with_end(*packed(batch.inputs, question), asks, ids.end)
         said = with_end(*packed(batch.targets, scored & asks), asks, ids.end)
         both = zip(restored, (*read, *said), strict=True)

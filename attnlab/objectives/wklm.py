@@ -44,10 +44,11 @@ from torch.nn import functional as F
 from attnlab.core.card import Card, letters
 from attnlab.core.claims import Objective
 from attnlab.core.options import Options, Size, check_share
+from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.objectives.asked import Asked, kept
 from attnlab.objectives.batches import UNSCORED, Batch, CrossEntropy
-from attnlab.objectives.encodings import check_encoder
+from attnlab.objectives.encodings import beside, check_encoder
 from attnlab.objectives.hiding import check_tokens, lowest, real_tokens, share_of, uniform
 
 # ---- options
@@ -95,15 +96,15 @@ def naive(
     asked: Any = objective.prepare(batch, generator)
     net: Any = model
     h = net.encode(asked.inputs, padding=asked.padding)
-    losses = [h.new_zeros(())]
+    losses = [upcast(h).new_zeros(())]
     for row, i in (asked.targets != UNSCORED).nonzero().tolist():
         target = int(asked.targets[row, i])
         if target < objective.vocab:
-            losses.append(-net.logits(h[row, i]).softmax(-1)[target].log())
+            losses.append(-upcast(net.logits(h[row, i])).softmax(-1)[target].log())
         else:
             own = [h[row, i]] if objective.options.first else []
             score = objective.head(torch.cat([h[row, i - 1], h[row, i + 1], *own]))[0]  # type: ignore[misc]
-            replaced = torch.sigmoid(score)
+            replaced = torch.sigmoid(upcast(score))
             losses.append(-(replaced if target > objective.vocab else 1 - replaced).log())
     return torch.stack(losses).sum(), len(losses) - 1
 
@@ -197,7 +198,7 @@ class WKLM(CrossEntropy):
         check_encoder("wklm", model)
         if self.head is None:
             width = int(model.dim)  # type: ignore[arg-type]
-            self.head = nn.Linear((2 + self.options.first) * width, 1)
+            self.head = beside(nn.Linear((2 + self.options.first) * width, 1), model)
 
     def prepare(self, batch: Batch, generator: torch.Generator | None = None) -> Batch:
         """The text with some entities replaced and some other tokens masked. The target of a masked

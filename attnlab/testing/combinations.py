@@ -12,6 +12,7 @@ import torch
 
 from attnlab import catalog
 from attnlab.core.card import CAUSAL, Card
+from attnlab.core.options import parameters_of
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks import Batch
 from attnlab.testing.architecture import of_role
@@ -59,7 +60,7 @@ def objective_of(name: str) -> Any:
     has a teacher is given an untrained one."""
     options = catalog.card(name).option_names()
     own: dict[str, Any] = {"vocab": VOCAB} if "vocab" in options else {}
-    if "teacher" in options:
+    if "teacher" in parameters_of(catalog.card(name).build):  # no temperature of a teacher
         own["teacher"] = model(kind="encoder_decoder")
     return catalog.build(name, **own)
 

@@ -74,8 +74,8 @@ def as_folder(folder: Any) -> Path:
 def check_model(model: object) -> None:
     """A module with weights in memory."""
     if not isinstance(model, nn.Module):
-        hint = " That is a class: call it to build a model." if isinstance(model, type) else ""
-        raise TypeError(f"model should be a torch.nn.Module; {shown(model)} was given.{hint}")
+        hint = "; that is a class: call it to build a model" if isinstance(model, type) else ""
+        raise TypeError(f"model should be a torch.nn.Module; {shown(model)} was given{hint}")
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
         if not isinstance(tensor, nn.UninitializedParameter) and tensor.is_meta:
             raise ValueError(

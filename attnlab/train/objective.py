@@ -25,8 +25,7 @@ def chosen(objective: str | nn.Module, task: Task) -> Any:
         known = catalog.with_role("objective")
         if objective not in known:
             end = suggestion(objective[:100], known)
-            stop = "" if end.endswith("?") else "."
-            raise ValueError(f"there is no objective {shown(objective)}{end}{stop}")
+            raise ValueError(f"there is no objective {shown(objective)}{end}")
         if "vocab" not in known[objective].option_names():
             return catalog.build(objective)
         vocab = getattr(task, "vocab", None)

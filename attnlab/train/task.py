@@ -42,10 +42,10 @@ class Drawn(NamedTuple):
 def check_task(task: object) -> None:
     complete = isinstance(getattr(task, "name", None), str) and hasattr(task, "kind")
     if isinstance(task, type) or not complete or not callable(getattr(task, "batch", None)):
-        hint = " That is a class: call it to build a task." if isinstance(task, type) else ""
+        hint = "; that is a class: call it to build a task" if isinstance(task, type) else ""
         raise TypeError(
             "task should be a task, such as attnlab.tasks.task('copying'), with a name, a kind and "
-            f"batch(split, size, seed); {shown(task)} was given.{hint}"
+            f"batch(split, size, seed); {shown(task)} was given{hint}"
         )
 
 
@@ -175,5 +175,5 @@ def requirements(task: Task) -> str:
 
 def advice(task: Task) -> str:
     if hasattr(task, "model_options"):
-        return "TinyTransformer(**task.model_options()) fits."
-    return "Build the model for this task."
+        return "TinyTransformer(**task.model_options()) fits"
+    return "build the model for this task"

@@ -54,8 +54,8 @@ def _check_answers(
             )
     except (IndexError, RuntimeError, TypeError, ValueError) as error:
         raise ValueError(
-            f"The model cannot take a batch of task '{task.name}' ({requirements(task)}): {error}"
-            f"{'' if str(error).endswith('.') else '.'} {advice(task)}"
+            f"The model cannot take a batch of task '{task.name}' ({requirements(task)}): "
+            f"{str(error).rstrip('.')}; {advice(task)}"
         ) from error
     of_task = getattr(task, "classes", None) or getattr(task, "vocab", None) or 0
     declared = getattr(objective, "classes", None) or of_task
@@ -63,7 +63,7 @@ def _check_answers(
     if isinstance(answers, Tensor) and answers.shape[-1] < needed:
         raise ValueError(
             f"Task '{task.name}' has {needed} different targets ({requirements(task)}); the model "
-            f"distinguishes only {answers.shape[-1]}. {advice(task)}"
+            f"distinguishes only {answers.shape[-1]}; {advice(task)}"
         )
 
 

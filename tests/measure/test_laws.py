@@ -53,7 +53,12 @@ def test_the_law_of_a_form_is_what_it_costs(name, form, n, backward) -> None:
 def test_a_million_tokens_are_counted_at_short_lengths(name, form, monkeypatch) -> None:
     lengths = []
     counts = costs._counts
-    monkeypatch.setattr(costs, "_counts", lambda *at: lengths.append(at[1]) or counts(*at))
+
+    def noted(layer, n, *rest, **options):
+        lengths.append(n)
+        return counts(layer, n, *rest, **options)
+
+    monkeypatch.setattr(costs, "_counts", noted)
     causal = name in ("linear", "block_recurrent")
     costs.counted.__wrapped__(subject(name, form=form, causal=causal), 10**6, False)
     assert max(lengths) < 15_000

@@ -12,7 +12,7 @@ import attnlab
 from attnlab import TinyTransformer, catalog
 from attnlab.architecture.feed.mlp import MLP
 from attnlab.architecture.join import deep_norm, drop_path, layer_scale, rezero, sub_ln
-from attnlab.core.norms import NoNorm, Normed, norm_of
+from attnlab.core.norms import NoNorm, Normed, RMSNorm, norm_of
 from attnlab.mechanisms.dense.full import FullAttention
 
 DIM, N, B = 12, 7, 3
@@ -56,7 +56,7 @@ def test_norms_are_what_they_are_called() -> None:
     ("options", "kind"),
     [
         ({"join": "pre_norm"}, nn.LayerNorm),
-        ({"join": "pre_norm", "join_options": {"norm": "rms_norm"}}, nn.RMSNorm),
+        ({"join": "pre_norm", "join_options": {"norm": "rms_norm"}}, RMSNorm),
         ({"join": "post_norm"}, nn.Identity),
         ({"join": "post_norm", "join_options": {"norm": "no_norm"}}, NoNorm),
         ({"join": "rezero"}, nn.LayerNorm),
@@ -272,7 +272,7 @@ def test_models_decode_step_by_step_and_are_stored(join: str, tmp_path: Any) -> 
         ("deep_norm", {"layers": 3, "side": "left"}, "no side 'left'"),
         ("sub_ln", {}, "sub_ln needs layers"),
         ("layer_scale", {}, "layer_scale needs layers"),
-        ("layer_scale", {"epsilon": 0.0}, "epsilon should be more than 0, got 0.0"),
+        ("layer_scale", {"epsilon": 0.0}, "epsilon should be more than 0 and at most 1"),
         ("drop_path", {"rate": 1.0}, "rate is a probability, 0 ≤ rate < 1, got 1.0"),
         ("drop_path", {"rate": -0.1}, "rate is a probability"),
         ("drop_path", {"layers": 3, "layer": 3}, "layer counts from 0 to layers - 1 = 2, got 3"),

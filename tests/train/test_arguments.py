@@ -79,7 +79,7 @@ def test_no_strange_value_is_taken(toy, successor, weights, tmp_path, monkeypatc
         fit(**options | {name: value})
     message = str(caught.value)
     assert name in message, message
-    assert message.rstrip().endswith((".", "?")), message
+    assert not message.endswith((".", " ")), message
     assert len(message) > 30, message
     assert all(torch.equal(v, before[n]) for n, v in weights(model).items())
     assert list(tmp_path.iterdir()) == []
@@ -127,7 +127,7 @@ def on_meta(toy):
     ("call", "words"),
     [
         (lambda toy, task: fit(None, task, 2), "model should be a torch.nn.Module; None was given"),
-        (lambda toy, task: fit(toy, task, 2), "That is a class: call it to build a model"),
+        (lambda toy, task: fit(toy, task, 2), "that is a class: call it to build a model"),
         (lambda toy, task: fit(on_meta(toy), task, 2), "'weight' is on the meta device"),
         (lambda toy, task: evaluate(None, task), "model should be a torch.nn.Module"),
         (lambda toy, task: evaluate(toy(), task, split=3), "split should be .*3 was given"),

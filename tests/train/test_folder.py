@@ -96,7 +96,7 @@ def test_a_file_of_the_user_named_latest_is_not_replaced(toy, successor, tmp_pat
         case "link":
             place.symlink_to(other)
     steps = []
-    with pytest.raises(CheckpointError, match=r"was not written by attnlab.*Move it"):
+    with pytest.raises(CheckpointError, match=r"was not written by attnlab.*move it"):
         fit(
             toy(),
             successor(),
@@ -106,7 +106,7 @@ def test_a_file_of_the_user_named_latest_is_not_replaced(toy, successor, tmp_pat
             callbacks=[lambda state: steps.append(state.step)],
             **OPTIONS,
         )
-    with pytest.raises(CheckpointError, match=r"was not written by attnlab.*Move it"):
+    with pytest.raises(CheckpointError, match=r"was not written by attnlab.*move it"):
         save_checkpoint(place.parent, toy(), step=1)
     assert steps == []
     assert os.listdir(place.parent) == ["latest"]

@@ -115,7 +115,7 @@ def test_a_second_run_in_the_folder_is_reported(toy, successor, tmp_path):
         if state.step == 2:
             save_checkpoint(tmp_path, toy(seed=5), step=7)
 
-    with pytest.raises(CheckpointError, match="Two runs cannot share a folder"):
+    with pytest.raises(CheckpointError, match="two runs cannot share a folder"):
         fit(toy(), successor(), 3, folder=tmp_path, save_every=1, callbacks=[meddle], **OPTIONS)
     assert load_checkpoint(tmp_path).step == 7
     assert sorted(os.listdir(tmp_path)) == ["latest", "step-00000007"]

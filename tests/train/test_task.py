@@ -178,7 +178,7 @@ def test_bad_batches(toy, change, words, from_size):
     [
         (None, "task should be a task"),
         ("copying", "task should be a task"),
-        (Given, "That is a class: call it"),
+        (Given, "that is a class: call it"),
         (SimpleNamespace(batch=print), "with a name, a kind and"),
         (SimpleNamespace(batch=3, name="a", kind="b"), "with a name, a kind and"),
     ],
