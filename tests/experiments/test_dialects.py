@@ -29,6 +29,19 @@ def test_least_losses_of_a_word_are_entropies() -> None:
     assert {dialects.least_loss(arm) for arm in ("one dialect", "by the source")} == {0.0}
 
 
+def test_the_least_loss_of_shown_words_is_that_of_exact_probabilities() -> None:
+    """One word in view tells the dialect, so that all others cost nothing; without one each word
+    costs ln 2."""
+    asked = dialects.objective("cmlm", TASK)
+    total, count = 0.0, 0
+    for seed in range(40):
+        batch = TASK.batch("train", 64, seed=seed)
+        masks = (asked.prepare(batch, torch.Generator().manual_seed(seed)).targets >= 0).sum(-1)
+        total += int(masks[masks == dialects.WORDS].sum()) * math.log(2)
+        count += int(masks.sum())
+    assert total / count == pytest.approx(dialects.least_loss("cmlm"), rel=0.1)
+
+
 def test_the_teacher_of_one_dialect_writes_it() -> None:
     batch = TASK.batch("train", 5, seed=0)
     written = dialects.objective("one dialect", TASK).prepare(batch).targets
