@@ -1,9 +1,10 @@
 """Dialects: what models lose that write all words of a sentence at once.
 
-Not a figure of speed: every model has one encoder layer and one decoder layer of width 32, two
-heads. All arms reach the lowest loss that is possible (``least_loss``), to 0.02; their learning
-rate is 0.01, and 0.003 of ``cmlm``, of which one of two models stayed far above it with 0.01. The task is ``two_dialects``: six words are translated into one of two
-dialects, by a coin. The arms, of 400 updates where no other number stands:
+Not a figure of speed: every model has one encoder layer and one decoder layer of width 32, and
+two heads. All arms reach the lowest loss that is possible (``least_loss``), to 0.02; their learning
+rate is 0.01, and 0.003 of ``cmlm``, of which one of two models stayed far above it with 0.01. The
+task is ``two_dialects``: six words are translated into one of two dialects, by a coin. The arms, of
+400 updates where no other number stands:
 
     left to right   an ordinary decoder
     plain           nat: six masks are answered at once
