@@ -77,7 +77,7 @@ def main(arguments: Sequence[str]) -> int:
             print(f"\ninterrupted after {len(rows)} rows{kept}", file=sys.stderr)
         except Unwritten as error:
             code = 2
-            print(f"\n{error} Run again to go on.", file=sys.stderr)
+            print(f"\n{error}; run again to go on", file=sys.stderr)
         bar.close()
         print(_shown(rows, plan, options.markdown), flush=True)
     return code
