@@ -45,7 +45,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 from attnlab.core.card import Card, letters
@@ -54,6 +54,7 @@ from attnlab.core.options import Options, Size, check_share
 from attnlab.core.probe import note
 from attnlab.objectives.batches import Batch, CrossEntropy, logits_of, one_by_one
 from attnlab.objectives.hiding import check_tokens, lengths, lowest, real_tokens, uniform
+from attnlab.objectives.rouge import principal, rouge_1, word_counts
 from attnlab.objectives.sources import from_source, packed, padded, with_end
 
 # ---- options
@@ -156,13 +157,6 @@ class Ids(NamedTuple):
         return cls(vocab, vocab + 1, vocab + 2)
 
 
-def rouge_1(taken: Counter[int], rest: Counter[int], unique: bool) -> float:
-    """F1 of the words that two texts have in common."""
-    if unique:
-        taken, rest = Counter(taken.keys()), Counter(rest.keys())
-    return 2 * (taken & rest).total() / max(1, taken.total() + rest.total())
-
-
 def _chosen(
     sentences: list[list[int]], count: int, noise: list[float], options: GapSentencesOptions
 ) -> set[int]:
@@ -183,52 +177,6 @@ def _chosen(
         gone.append(max(scores, key=scores.__getitem__))
         taken = taken + words[gone[-1]] if options.sequential else taken
     return {*gone}
-
-
-# ---- the choice, all rows at once
-
-
-def word_counts(
-    tokens: Int[Tensor, "b n"], real: Bool[Tensor, "b n"], sentence: Int[Tensor, "b n"]
-) -> Float[Tensor, "b s u"]:
-    """How often each word stands in each sentence; words are numbered anew in each row."""
-    order = tokens.argsort(-1)
-    ordered = tokens.gather(1, order)
-    new = (ordered[:, 1:] != ordered[:, :-1]).long().cumsum(-1)
-    word = torch.zeros_like(tokens).scatter_(1, order, nn.functional.pad(new, (1, 0)))
-    s, u = int(sentence.amax()) + 1, int(word.amax()) + 1
-    counts = torch.zeros(len(tokens), s * u, dtype=torch.float64)
-    return counts.scatter_add_(1, sentence * u + word, real.double()).view(-1, s, u)
-
-
-def f1(counts: Float[Tensor, "b s u"], whole: Float[Tensor, "b 1 u"], unique: bool) -> Tensor:
-    """ROUGE-1 of each of these counts of words with what the whole text has beside them, (b, s)."""
-    rest = whole - counts
-    if unique:
-        counts, rest = (counts > 0).double(), (rest > 0).double()
-    together = (counts.sum(-1) + rest.sum(-1)).clamp(min=1)
-    return 2 * counts.minimum(rest).sum(-1) / together
-
-
-def principal(
-    counts: Float[Tensor, "b s u"], count: Int[Tensor, "b"], options: GapSentencesOptions
-) -> Bool[Tensor, "b s"]:
-    """The sentences with most in common with the rest; of equal ones the first."""
-    whole, there = counts.sum(1, keepdim=True), counts.sum(-1) > 0
-    if not options.sequential:
-        order = f1(counts, whole, options.unique).masked_fill(~there, -1)
-        order = order.argsort(dim=-1, descending=True, stable=True)
-        first = torch.arange(order.shape[1]) < count[:, None]
-        return torch.zeros_like(there).scatter_(1, order, first)
-    gone, taken = torch.zeros_like(there), torch.zeros_like(whole)
-    for step in range(int(count.amax())):
-        scores = f1(taken + counts, whole, options.unique).masked_fill(~there | gone, -1)
-        best = scores.argsort(dim=-1, descending=True, stable=True)[:, :1]
-        more = (step < count)[:, None]
-        gone = gone.scatter(1, best, gone.gather(1, best) | more)
-        added = counts.gather(1, best[..., None].expand(-1, -1, counts.shape[-1]))
-        taken = taken + added * more[..., None]
-    return gone
 
 
 # ---- module
@@ -275,7 +223,9 @@ class GapSentences(CrossEntropy):
     ) -> Bool[Tensor, "b s"]:
         """Which sentences are taken out."""
         if self.options.choose == "principal":
-            return principal(word_counts(tokens, real, sentence), count, self.options)
+            o = self.options
+            counts = word_counts(tokens, real, sentence)
+            return principal(counts, count, sequential=o.sequential, unique=o.unique)
         s = int(sentence.amax()) + 1
         place = torch.arange(s)
         there = place <= sentence.masked_fill(~real, -1).amax(-1, keepdim=True)

@@ -8,13 +8,8 @@ import torch
 import attnlab
 from attnlab.core.probe import record
 from attnlab.objectives.batches import UNSCORED
-from attnlab.objectives.gap_sentences import (
-    GapSentencesOptions,
-    Ids,
-    principal,
-    rouge_1,
-    word_counts,
-)
+from attnlab.objectives.gap_sentences import GapSentencesOptions, Ids
+from attnlab.objectives.rouge import principal, rouge_1, word_counts
 from attnlab.tasks import Batch, task
 from attnlab.train import evaluate, fit, model_options
 
@@ -97,7 +92,9 @@ def test_the_vectorised_choice_is_that_of_the_equation(sequential, unique) -> No
     options = GapSentencesOptions(length=7, sequential=sequential, unique=unique)
     sentence = torch.arange(70).expand(11, -1) // 7
     counts = word_counts(tokens, torch.ones(11, 70, dtype=torch.bool), sentence)
-    found = principal(counts, torch.full((11,), 4), options)
+    found = principal(
+        counts, torch.full((11,), 4), sequential=options.sequential, unique=options.unique
+    )
     for row in range(11):
         sentences = tokens[row].view(10, 7).tolist()
         assert {*found[row].nonzero()[:, 0].tolist()} == _chosen(sentences, 4, [], options)

@@ -239,7 +239,6 @@ class MemorizingAttention(Layer):
 
 h, n, m, d, e, c, w, k, M = letters("h n m d e c w k M")
 
-
 CARD = Card(
     __doc__,
     name="memorizing_transformer",

@@ -76,14 +76,7 @@ from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.precision import upcast
 from attnlab.core.probe import note
-from attnlab.core.shapes import (
-    NewTokens,
-    Queries,
-    SelfKeys,
-    TokenPadding,
-    Tokens,
-    checked,
-)
+from attnlab.core.shapes import NewTokens, Queries, SelfKeys, TokenPadding, Tokens, checked
 from attnlab.mechanisms.memory.block_recurrent.blocks import (
     Block,
     BlockRecurrentOptions,
@@ -219,10 +212,8 @@ class BlockRecurrent(Layer):
     def step(self, x: NewTokens, state: BlockState | None = None) -> tuple[NewTokens, BlockState]:
         """The next t tokens given the state of all before them (None at the beginning)."""
         self.tokens.check_input(x, "x")
-        state, c = (
-            checked_state(state, x, self.start, self.tokens, self.options),
-            self.options.block,
-        )
+        state = checked_state(state, x, self.start, self.tokens, self.options)
+        c = self.options.block
         out, state = step_in_segments(self._read, x, state, c - state.keys.shape[2] % c, c)
         return self.tokens.merge(out), state
 
