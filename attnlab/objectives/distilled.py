@@ -185,8 +185,8 @@ class Distilled(CrossEntropy):
             home = next(self.teacher.parameters()).device
             said = write(self.teacher, batch.to(home)).to(batch.targets)
         if self.options.end is not None:
-            ended = (said == self.options.end).cumsum(-1)
-            real = real[:, :1] & ((ended == 0) | ((ended == 1) & (said == self.options.end)))
+            ends = (said == self.options.end).long()
+            real = real[:, :1] & (ends.cumsum(-1) - ends == 0)  # up to the first end
         before = torch.cat([batch.inputs[:, :1], said[:, :-1]], 1)
         changed = replace(
             batch,  # type: ignore[type-var]

@@ -16,7 +16,7 @@ from attnlab.models.parallel_decoding import (
     mask_predict,
     predicted_lengths,
 )
-from attnlab.objectives.ctc import collapse
+from attnlab.objectives.alignments import collapse
 from attnlab.objectives.parallel import open_to_all
 
 VOCAB, B, M = 11, 3, 7

@@ -8,8 +8,9 @@ import torch
 from torch.nn import functional as F
 
 import attnlab
+from attnlab.objectives.alignments import alignments, collapse, repeats
 from attnlab.objectives.batches import UNSCORED
-from attnlab.objectives.ctc import alignments, collapse, repeats, uniform
+from attnlab.objectives.ctc import uniform
 from attnlab.tasks import Batch, task
 from attnlab.train import evaluate, fit, model_options
 
