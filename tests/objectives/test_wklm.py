@@ -9,7 +9,7 @@ from torch import nn
 import attnlab
 from attnlab.core.probe import record
 from attnlab.objectives.batches import UNSCORED
-from attnlab.objectives.wklm import Types, alternating
+from attnlab.objectives.replacing import Types, alternating
 from attnlab.tasks import Batch, task
 from attnlab.tasks.entities import entities, names_by_kind
 from attnlab.train import evaluate, fit, model_options
