@@ -125,7 +125,7 @@ def _read(
     return logp, asked.targets, kept(asked, "places"), words
 
 
-def uniform(batch: Batch, symbols: int) -> float:
+def uniform_loss(batch: Batch, symbols: int) -> float:
     """The loss of each word of a batch that is prepared, for a model to which all symbols are
     equally likely: T ln(symbols) less the logarithm of the number of alignments."""
     words = (batch.targets != UNSCORED).sum(-1).tolist()
@@ -240,7 +240,7 @@ CARD = Card(
         scored=s,
         hidden="the whole target, and where its words stand",
         models=CTC.models,
-        uniform=uniform,
+        uniform=uniform_loss,
         source=True,
     ),
     options=CTCOptions,
