@@ -236,7 +236,7 @@ class WKLM(CrossEntropy):
         return Answers(net.logits(h), self.head(torch.cat(read, dim=-1))[..., 0])
 
     def loss(self, answers: Answers, batch: Batch) -> Tensor:  # type: ignore[override]
-        entity = kept(batch, "entity")
+        entity = kept(batch, "entity") & (batch.targets != UNSCORED)
         hidden = (batch.targets != UNSCORED) & ~entity
         words, scores = (
             x if x.dtype == torch.float64 else x.float()
