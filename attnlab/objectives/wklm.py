@@ -195,7 +195,7 @@ class WKLM(CrossEntropy):
         return Answers(net.logits(h), self.head(torch.cat(read, dim=-1))[..., 0])
 
     def loss(self, answers: Answers, batch: Batch) -> Tensor:  # type: ignore[override]
-        entity = kept(batch, "entity")
+        entity = kept(batch, "entity") & (batch.targets != UNSCORED)
         hidden = (batch.targets != UNSCORED) & ~entity
         words, scores = upcast(answers.words[hidden]), upcast(answers.scores[entity])
         replaced = (batch.targets[entity] > self.vocab).to(scores)
