@@ -38,7 +38,7 @@ class LayersOfStack(Stack):
 
     def forward(
         self, x: Float[Tensor, "b n dim"], padding: Bool[Tensor, "b n"] | None = None,
-        *, structure: Any = None, checkpoint: bool = False,
+        *source: Any, structure: Any = None, checkpoint: bool = False,
     ) -> Float[Tensor, "b n wide"]:  # fmt: skip
         seen: list[Tensor] = []
         for block in self.blocks:
