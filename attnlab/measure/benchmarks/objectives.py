@@ -38,7 +38,9 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
                 tokens = torch.randint(
                     VOCAB, (b, n + 1), generator=torch.Generator().manual_seed(0)
                 )
-                batch = Batch(tokens[:, :-1], tokens[:, 1:], torch.ones(b, n, dtype=torch.bool))
+                real = torch.ones(b, n, dtype=torch.bool)
+                tree = None if card.structure is None else card.structure.example(real)
+                batch = Batch(tokens[:, :-1], tokens[:, 1:], real, structure=tree)
                 times[b, n] = taken(partial(objective.prepare, batch), repeats)
                 if b == LARGE[0]:
                     yield _row(f"{name}: prepare {b} x {n}", times[b, n], bound_of(name))
