@@ -61,8 +61,9 @@ def _batch(b: int, n: int, *, with_source: bool, structure: Any) -> Any:
     inputs, targets, source = tokens[:, :n], tokens[:, 1 : n + 1], tokens[:, n + 1 :]
     real = torch.ones(b, n, dtype=torch.bool)
     connected = None if structure is None else structure.example(real)
-    given = (source, real) if with_source else (None, None)
-    return Batch(inputs, targets, real, *given, structure=connected)
+    if with_source:
+        return Batch(inputs, targets, real, source, real)
+    return Batch(inputs, targets, real, structure=connected)
 
 
 def taken(call: Callable[[], object], repeats: int) -> list[float]:
