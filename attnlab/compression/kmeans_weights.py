@@ -167,7 +167,7 @@ class SharedLinear(nn.Linear):
         return values_of(self.centres, self.codes)
 
     def bytes(self) -> int:
-        """Of the numbers of the centres, one behind the other, and of the centres."""
+        """What the numbers of the centres take, one behind the other, with the centres."""
         table = self.centres.numel() * self.centres.element_size()
         return -(-self.codes.numel() * self.options.bits // 8) + table
 

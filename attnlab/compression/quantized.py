@@ -54,7 +54,7 @@ class QuantizedWeight(nn.Module):
         return numbers(self.q, self.scale).to(self.step.dtype)
 
     def bytes(self) -> int:
-        """Of the integers, one behind the other, and of scales and zero points."""
+        """What the integers take, one behind the other, with scales and zero points."""
         own = (self.step.element_size() + 1) * self.step.numel()
         return -(-self.q.numel() * self.levels.bits // 8) + own
 
