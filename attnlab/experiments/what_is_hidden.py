@@ -26,7 +26,7 @@ is right for 50 %. Four questions are about a piece, two about a window:
     code         is it part of an indented line?
     exchanged    has it changed places with a neighbour? (in one of ten pairs)
     halves       are the halves of the window in their order?
-    together     do two pieces of text come from one topic?
+    together     are two halves those of one window, or do they come from two topics?
 
 A random encoder and shuffled labels are the controls. A second grid asks whether ELECTRA's question
 at every piece teaches more for the same computation: masked LM for as many FLOPs as ELECTRA's
@@ -161,7 +161,7 @@ def _fit(
     if objective == RANDOM:
         return None
     asks = objective_of(objective)
-    return Run(by_fit(model, text(), steps, objective=asks, **options), asks)
+    return Run(by_fit(model, task, steps, objective=asks, **options), asks)
 
 
 def read(
