@@ -91,4 +91,4 @@ def test_the_rates_of_the_two_arms_of_the_claim_are_the_better_of_those_tried() 
 def test_shuffled_labels_are_at_guessing() -> None:
     found = [value for name, value in rows().items() if "shuffled labels" in name]
     assert len(found) > 30
-    assert all(45 < value < 55 for value in found)
+    assert all(40 < value < 60 for value in found)
