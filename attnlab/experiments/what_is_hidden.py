@@ -150,7 +150,7 @@ class Run(NamedTuple):
     objective: Any
 
     def column(self, name: str) -> list[Any]:
-        """Of the history."""
+        """The values of one column of the history."""
         found: list[Any] = self.history.column(name)
         return found
 
@@ -352,7 +352,7 @@ SHARED: dict[str, Any] = {
 
 @cache
 def flops(objective: str) -> int:
-    """Of one update, forward and backward, of all that is trained: with ELECTRA's generator."""
+    """Counts one update, forward and backward, of all that is trained; ELECTRA's generator too."""
     with seeded(0):
         model = _model(objective, **SIZES)
         asks: Any = objective_of(objective)
@@ -363,8 +363,8 @@ def flops(objective: str) -> int:
 
 @cache
 def unread() -> int:
-    """FLOPs of an update of masked LM, forward and backward, for what its head says at the 85 % of
-    the places whose answers are not scored. A program can leave them out; here they are computed.
+    """The FLOPs of an update of masked LM, forward and backward, for what its head says at places
+    whose answers are not scored: 85 % of them. A program can leave them out; here they are made.
     """
     with seeded(0):
         head = nn.Linear(SIZES["dim"], PIECES + 1)

@@ -1,5 +1,7 @@
 """What is hidden decides: what the arms have in common, and what their rows say of their budget."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -26,12 +28,12 @@ def test_all_objectives_begin_with_the_same_encoder() -> None:
         assert torch.allclose(states, found[0][1], atol=1e-6), name
 
 
-def _from_both_sides(model: nn.Module, tokens: Tensor) -> object:
-    if model.config["kind"] != "language_model":  # type: ignore[index, union-attr]
+def _from_both_sides(model: Any, tokens: Tensor) -> Any:
+    if model.config["kind"] != "language_model":
         return model.encode
     b, n = tokens.shape
     everything = Visibility(torch.ones(b, n, n, dtype=torch.bool))
-    return lambda x: model.decode(x, structure=everything)  # type: ignore[operator]
+    return lambda x: model.decode(x, structure=everything)
 
 
 def test_the_separator_of_sentence_order_is_not_asked() -> None:
@@ -46,6 +48,7 @@ def test_of_a_model_that_knows_frequencies_the_whole_floor_is_left() -> None:
     model, run = experiment.train("masked_lm", 0, steps=1)
     learned = windows(experiment.text(), "train", 4000, seed=7).tokens.flatten()
     often = torch.bincount(learned, minlength=experiment.PIECES).float() + 1
+    head: Any
     (head,) = (
         each for each in model.modules() if isinstance(each, nn.Linear) and len(each.weight) > 500
     )

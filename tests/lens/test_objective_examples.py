@@ -216,7 +216,7 @@ def test_wrong_requests_are_refused() -> None:
 
 def test_a_separator_replaces_no_token_of_the_text() -> None:
     """It moves the second half by one place, where other tokens of the text stood."""
-    words = "a a b b c c d d e e f f g g h h i i".split()
+    words = [letter for letter in "abcdefghi" for _ in range(2)]
     for seed in range(4):
         found = example("sentence_order", words, seed=seed)
         assert {place.kind for place in found.asked} == {SHOWN, SIGN}
