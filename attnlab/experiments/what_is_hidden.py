@@ -32,7 +32,8 @@ is right for 50 %. Four questions are about a piece, two about a window:
 A random encoder and shuffled labels are the controls. A second grid asks whether ELECTRA's question
 at every piece teaches more for the same computation: masked LM for as many FLOPs as ELECTRA's
 updates with its generator; and ELECTRA asked at the hidden 15 % alone, which costs the same and
-gives up what is said to be the reason. Lesson 64 draws what
+gives up what is said to be the reason. Masked LM and ELECTRA with twice the updates, one seed, say
+whether the budget decides. Lesson 64 draws what
 
     python -m attnlab.experiments what_is_hidden --threads 1 --json \\
         attnlab/experiments/assets/64_what_is_hidden.json
@@ -77,7 +78,8 @@ SIZES: dict[str, Any] = {
     "dim": 48, "layers": 2, "heads": 4, "max_len": 2 * LENGTH, "tie": False, "positions": "rope",
 }  # fmt: skip
 BATCH = 16
-TRIED = (3e-3, 6e-3)  # learning rates, by the two arms that are compared at equal computation
+CLAIM = ("masked_lm", "electra")  # are compared at equal computation
+TRIED = (3e-3, 6e-3)  # their learning rates
 RATES = dict.fromkeys(OBJECTIVES, 3e-3)
 RATE = 0.1  # of the pairs of neighbours that are exchanged
 LEARNED, ASKED = 2000, 2000  # states that a probe learns from, and those that it is asked
@@ -393,15 +395,19 @@ COMPUTED = Grid(
     **SHARED,
 )
 TUNED = Grid(
-    arms={
-        f"{name} at {rate:g}": _arm(name, rate=rate)
-        for name, rate in product(("masked_lm", "electra"), TRIED)
-    },
+    arms={f"{name} at {rate:g}": _arm(name, rate=rate) for name, rate in product(CLAIM, TRIED)},
     score=_learned,
     seeds=(0,),
     figure="{what}, {arm}, tried once",
     **SHARED,
 )
-GRID = Grids((TUNED, EIGHT, COMPUTED))
+LONGER = Grid(
+    arms={f"{name} for twice the updates": _arm(name, 2 * STEPS) for name in CLAIM},
+    score=_scores,
+    seeds=(0,),
+    figure="{what}, {arm}, tried once",
+    **SHARED,
+)
+GRID = Grids((TUNED, EIGHT, COMPUTED, LONGER))
 SEEDS = EIGHT.seeds
 build, train, rows, batches = EIGHT.build, EIGHT.train, GRID.rows, GRID.batches

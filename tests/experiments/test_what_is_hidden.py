@@ -81,7 +81,7 @@ def test_the_updates_of_equal_computation_are_those_counted() -> None:
 
 def test_the_rates_of_the_two_arms_of_the_claim_are_the_better_of_those_tried() -> None:
     found = rows()
-    for name in ("masked_lm", "electra"):
+    for name in experiment.CLAIM:
         told = {
             rate: found[f"own loss of its floor, {name} at {rate:g}, tried once"]
             for rate in experiment.TRIED
