@@ -1,15 +1,15 @@
 """Dialects: what models lose that write all words of a sentence at once.
 
 Every model has one encoder layer and one decoder layer of width 32, and two heads. The task is
-``two_dialects``: six words are translated into one of two dialects, by a coin. The arms, with a
-learning rate of 0.01 and 400 updates where nothing else stands:
+``two_dialects``: six words are translated into one of two dialects, by a coin. The arms, of 400
+updates with a learning rate of 0.01 where nothing else stands:
 
     left to right   an ordinary decoder
     plain           nat: six masks are answered at once
-    one dialect     nat, distilled from a teacher that writes every sentence in dialect A, by a table
-    distilled       nat, distilled from the model *left to right* of the same seed (RATE_D, STEPS_D)
-    cmlm            a number of masks, from one to six; asked in 1, 2, 3 and 6 passes (0.003, 1,500)
-    ctc             words and blanks at twelve places (RATE_C, STEPS_C)
+    one dialect     nat, distilled from a table: a teacher that writes every sentence in dialect A
+    distilled       nat, distilled from the model *left to right* of the same seed (1,500; 0.003)
+    cmlm            a number of masks, from one to six; asked in 1, 2, 3 and 6 passes (1,500; 0.003)
+    ctc             words and blanks at twelve places (1,500; 0.003)
     by the source   plain, where the first word of the source decides the dialect: the control; if a
                     plain model mixed dialects here, too, the coin would not be the reason (1,500)
     by the word     plain, where a coin is tossed for each word: C is 0 here as well
@@ -17,7 +17,9 @@ learning rate of 0.01 and 400 updates where nothing else stands:
 Of each it is scored how many of its likeliest sentences, and of those drawn from its probabilities,
 are a translation; the loss of each word as it is trained; and how many nats its probabilities of
 sentences are from those of the data, which is at least C(Y | X) for a model that writes all at once
-(exact: each source has two translations, or one). Lesson 66 draws what
+(exact: each source has two translations, or one). The arms that learn from the coin of the sentence
+are also trained with the other ones of three learning rates, 0.01, 0.003 and 0.001, of which only
+the loss of a word is kept. Lesson 66 draws what
 
     python -m attnlab.experiments dialects --json attnlab/experiments/assets/66_dialects.json
 
@@ -26,6 +28,7 @@ has written with one thread; rows that the file holds are not trained again.
 
 import functools
 import math
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -34,7 +37,7 @@ from torch.nn import functional as F
 
 from attnlab import catalog
 from attnlab.core.modes import mode
-from attnlab.experiments.grid import QUICK, Arm, Grid, Scores, Trained, by_fit, percent
+from attnlab.experiments.grid import QUICK, Arm, Grid, Grids, Scores, Trained, by_fit, percent
 from attnlab.models.generate import generate
 from attnlab.models.parallel_decoding import ctc_decode, mask_predict
 from attnlab.objectives.nat import conditional_total_correlation
@@ -44,6 +47,7 @@ from attnlab.train import evaluate
 
 WORDS, UPDATES, LONGER, UNSEEN = 6, 400, 1500, 512
 PASSES = (1, 2, 3, 6)
+RATES = (1e-2, 3e-3, 1e-3)
 
 
 def objective(name: str, task: TwoDialects, seed: int = 0, teaching: int = UPDATES) -> Any:
@@ -64,7 +68,7 @@ def objective(name: str, task: TwoDialects, seed: int = 0, teaching: int = UPDAT
 @functools.cache
 def trained_teacher(seed: int, steps: int = UPDATES) -> nn.Module:
     """The model *left to right* of this seed; it is trained in the first call only."""
-    teacher: nn.Module = GRID.train("left to right", seed, steps=steps)[0]
+    teacher: nn.Module = ARMS.train("left to right", seed, steps=steps)[0]
     return teacher.requires_grad_(False)
 
 
@@ -157,6 +161,20 @@ def least_loss(arm: str) -> float:
     }[arm]
 
 
+def at_rate(arm: str, rate: float) -> str:
+    """The name of an arm in rows of that learning rate: its own, or one of the others."""
+    own = ARMS.arms[arm].training["learning_rate"]
+    return arm if rate == own else f"{arm} at {rate:g}"
+
+
+def _loss(trained: Trained) -> Scores:
+    """As it is trained, but on what is held out."""
+    task, name = trained.arm.problem, str(trained.arm.training["objective"])
+    asked = objective(name, task, trained.seed, QUICK if trained.quick else UPDATES)
+    loss = evaluate(trained.model, task, objective=asked, batches=2 if trained.quick else 16).loss
+    return {"loss of a word": (round(loss, 4), "nats")}
+
+
 def _scores(trained: Trained) -> Scores:
     task, name = trained.arm.problem, str(trained.arm.training["objective"])
     size = 8 if trained.quick else UNSEEN
@@ -172,9 +190,7 @@ def _scores(trained: Trained) -> Scores:
                 passes=passes, temperature=temperature, generator=draws,
             )  # fmt: skip
             found[f"translations, {how}{end}"] = percent(task.right(source, said))
-    asked = objective(name, task, trained.seed, QUICK if trained.quick else UPDATES)
-    loss = evaluate(trained.model, task, objective=asked, batches=2 if trained.quick else 16).loss
-    found["loss of a word"] = (round(loss, 4), "nats")
+    found.update(_loss(trained))
     lost = nats_lost(trained.model, name, task, source[: size // 4])
     found["lost"] = (round(lost, 4), "nats")
     return found
@@ -193,14 +209,14 @@ def _arm(name: str, coin: str = "sentence", steps: int = UPDATES, rate: float = 
     )
 
 
-GRID = Grid(
+ARMS = Grid(
     arms={
         "left to right": _arm("next_token"),
         "plain": _arm("nat"),
         "one dialect": _arm("one dialect"),
-        "distilled": _arm("distilled", steps=LONGER),
+        "distilled": _arm("distilled", steps=LONGER, rate=3e-3),
         "cmlm": _arm("cmlm", steps=LONGER, rate=3e-3),
-        "ctc": _arm("ctc", steps=LONGER),
+        "ctc": _arm("ctc", steps=LONGER, rate=3e-3),
         "by the source": _arm("nat", "source", steps=LONGER),
         "by the word": _arm("nat", "word"),
     },
@@ -210,5 +226,19 @@ GRID = Grid(
     loop=_loop,
     figure="{arm}; {what}; seed {seed}",
 )
-SEEDS = GRID.seeds
-build, train, rows, batches = GRID.build, GRID.train, GRID.rows, GRID.batches
+TUNED = ("plain", "one dialect", "distilled", "cmlm", "ctc")
+OTHERS = replace(
+    ARMS,
+    arms={
+        at_rate(arm, rate): replace(
+            ARMS.arms[arm], training={**ARMS.arms[arm].training, "learning_rate": rate}
+        )
+        for arm in TUNED
+        for rate in RATES
+        if rate != ARMS.arms[arm].training["learning_rate"]
+    },
+    score=_loss,
+)
+GRID = Grids((ARMS, OTHERS))
+SEEDS = ARMS.seeds
+build, train, rows, batches = ARMS.build, ARMS.train, GRID.rows, GRID.batches
