@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from html import escape
 
 from attnlab_widgets import part_pictures
@@ -91,13 +92,20 @@ def _picture(card: Card, sources: Sources) -> str:
 
 def _on_a_text(card: Card, sources: Sources) -> str:
     """What every objective hides of one text, this one chosen: a widget that needs no kernel."""
-    view = WhatIsHidden()
+    view = _every_objective()
     if card.name not in view.objectives:
         return f"A plain text is not enough for it: {sentence(view.left_out[card.name])}"
     view.objective = card.name
+    view.place = view.first_scored()
     title, address = f"What {card.title} hides of a text", f"widgets/objectives/{card.name}.html"
     sources.add(address, framed(view.page(title)))
     return html_block(frame(f"../{address}", title))
+
+
+@cache
+def _every_objective() -> WhatIsHidden:
+    """One widget for all pages, because it takes a second to make the draws of all objectives."""
+    return WhatIsHidden()
 
 
 # ---- the index

@@ -233,7 +233,7 @@ class LinearRouter(nn.Linear):
         super().__init__(dim, experts, bias=False)
 
     def reads(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """x and the matrix W_r, whose product are the scores."""
+        """x and the matrix W_r, whose product is the scores."""
         return x, upcast(self.weight)
 
 
@@ -256,7 +256,7 @@ class CosineRouter(nn.Module):
         nn.init.orthogonal_(self.directions)
 
     def reads(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Two matrices whose product are the scores: a row for each token, and for each expert."""
+        """Two matrices whose product is the scores: a row for each token, and for each expert."""
         directions = F.normalize(upcast(self.directions), dim=-1)
         reduced = F.linear(x, upcast(self.reduce.weight))
         return F.normalize(reduced, dim=-1), directions / upcast(self.log_temperature).exp()

@@ -235,7 +235,7 @@ def manifest(folder: Path, by: str) -> dict[str, str]:
     except OSError as error:
         raise Undelivered(f"{folder} cannot be a folder: {error.strerror}") from error
     if not folder.is_dir():
-        raise Undelivered(f"{folder} is not a folder; name one; nothing was written")
+        raise Undelivered(f"{folder} is not a folder: name one; nothing was written")
     if not os.path.lexists(path):
         return {}
     try:
@@ -246,7 +246,7 @@ def manifest(folder: Path, by: str) -> dict[str, str]:
         sound = False
     if not sound:
         raise Undelivered(
-            f"{path} is not the list of files that {by} writes, or is damaged; name another "
+            f"{path} is not the list of files that {by} writes, or is damaged: name another "
             "folder, or move that file and what it was to list; nothing was written"
         )
     if writer != by:

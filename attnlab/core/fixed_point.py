@@ -115,13 +115,13 @@ def _not_found(last: Tensor, left: Tensor, options: SolverOptions) -> Tensor:
     residual = left.max().item()
     found = (
         f"the layers have reached no fixed point: after {options.most_steps} steps the relative "
-        f"residual is {residual:.2g}, and tolerance is {options.tolerance:g}. "
+        f"residual is {residual:.2g}, and tolerance is {options.tolerance:g}"
     )
     if options.inexact and math.isfinite(residual):
-        warnings.warn(f"{found}The gradient is not exact.", NotExactWarning, stacklevel=2)
+        warnings.warn(f"{found}. The gradient is not exact.", NotExactWarning, stacklevel=2)
         return last
     raise NoFixedPointError(
-        f"{found}Give more most_steps or a larger tolerance; if that does not help, the layers do "
-        "not contract: train with a lower learning rate, take inexact=True to go on with the last "
-        "step, or take depth='shared', which has a fixed number of steps"
+        f"{found}; give more most_steps or a larger tolerance; if that does not help, the layers "
+        "do not contract: train with a lower learning rate, take inexact=True to go on with the "
+        "last step, or take depth='shared', which has a fixed number of steps"
     )

@@ -65,7 +65,7 @@ def naive(
 def fused(
     q: Queries, i: LatentQueries, k: LatentKeys, v: LatentKeys, *, padding: Real = None
 ) -> Queries:
-    """Computes the attention by PyTorch's ``scaled_dot_product_attention``."""
+    """``naive`` by PyTorch's ``scaled_dot_product_attention``."""
     read = _by_torch(upcast(i), upcast(k), upcast(v), padding)
     return _by_torch(upcast(q), read, read).to(v.dtype)
 

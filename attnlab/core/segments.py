@@ -72,7 +72,7 @@ class SegmentState(Reading, _Inputs):
         return state
 
     def closed(self, segment: int, memory: int) -> "SegmentState":
-        """This state, or after the last token of a segment the memory before the next one."""
+        """This state; after the last token of a segment, the memory before the next one."""
         if self.segment.shape[1] < segment:
             return self
         inputs = torch.cat((self.memory, self.segment.detach()), dim=1)

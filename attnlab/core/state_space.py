@@ -185,9 +185,9 @@ def recurrent(
 def advance(
     x: Float[Tensor, "b n dim"], state: Held, decay: Modes, drive: Modes, C: Modes, *, chunk: int
 ) -> tuple[Float[Tensor, "b n dim"], Held]:
-    """Computes the outputs c tokens at a time: inside a chunk by its Toeplitz matrix, from one to
-    the next by the state. Unlike a Fourier transform this is exactly causal; 2 n dim (c + 4 r)
-    FLOPs."""
+    """``recurrent``, c tokens at a time: inside a chunk by its Toeplitz matrix, from one to the
+    next by the state. Unlike a Fourier transform this is exactly causal; 2 n dim (c + 4 r) FLOPs.
+    """
     check_integer("chunk", chunk, at_least=1)
     c = min(chunk, x.shape[1])
     whole = x.shape[1] - x.shape[1] % c

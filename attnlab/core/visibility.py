@@ -34,7 +34,7 @@ class Visibility:
         return Visibility(self.allowed[rows], positions)
 
     def to(self, device: torch.device | str) -> "Visibility":
-        """A copy on another device."""
+        """This visibility on another device."""
         positions = None if self.positions is None else self.positions.to(device)
         return Visibility(self.allowed.to(device), positions)
 

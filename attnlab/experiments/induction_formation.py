@@ -1,4 +1,4 @@
-"""Births: induction heads while they form, step by step, on symbols and on real text.
+"""Induction heads while they form, step by step, on symbols and on real text.
 
 Nothing is timed: each row is a number measured on a small model at one step of its training. All
 models have two layers of two heads each. Four kinds of training data:

@@ -20,7 +20,7 @@ right for 50 %. Four questions are about a piece, two about a window:
     code         is it part of an indented line?
     exchanged    has it changed places with a neighbour? (in one of ten pairs)
     halves       are the halves of the window in their order?
-    together     do two pieces of text come from one topic?
+    together     are two halves those of one window, or do they come from two topics?
 
 A random encoder and shuffled labels are the controls. The loss in the last two sixths of a training
 stands beside that of a model that knows the frequencies of the pieces alone: after 600 updates the
@@ -98,7 +98,7 @@ def objective_of(name: str) -> nn.Module:
 def _fit(model: TinyTransformer, task: Any, steps: int, *, objective: str, **options: Any) -> Any:
     if objective == RANDOM:
         return None
-    return by_fit(model, text(), steps, objective=objective_of(objective), **options)
+    return by_fit(model, task, steps, objective=objective_of(objective), **options)
 
 
 def read(

@@ -304,8 +304,8 @@ def _check_distances(distances: Sequence[int], before: int) -> tuple[int, ...]:
         raise ValueError(f"distances should rise from one to the next, got {list(distances)}")
     if found[-1] >= before:
         raise ValueError(
-            f"a distance should be less than n − last = {before}, so that there is a far part, "
-            f"got {found[-1]}; give longer sequences, or smaller distances"
+            f"a distance should be less than n − last = {before}, got {found[-1]}, which leaves no "
+            "far part; give longer sequences, or smaller distances"
         )
     return found
 

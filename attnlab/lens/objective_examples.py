@@ -8,12 +8,12 @@ Nothing here knows an objective by its name. Each is asked for its batch (``prep
 notes and targets say what became of every token, so a new page joins by itself.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from attnlab import catalog
@@ -134,9 +134,8 @@ def draw(
     own = given.inputs[0].tolist()
     if asked.inputs.dim() != 2 or asked.inputs.is_floating_point():
         raise ValueError(f"{name} does not read its texts as rows of tokens")
-    text = _Text(vocabulary, own)
+    text = _Text(vocabulary, own, objective)
     by_token = asked.targets.shape == asked.inputs.shape
-    text.classes = getattr(objective, "classes", None) or 1
     source = [] if asked.source is None else text.places(asked.source, asked.source_padding)
     places = text.places(
         asked.inputs, asked.padding, asked.targets if by_token else None, in_place=not source
@@ -149,10 +148,11 @@ def draw(
 class _Text:
     """The words of a text, and the signs that an objective adds to them, in their order."""
 
-    def __init__(self, words: Sequence[str], own: list[int]) -> None:
+    def __init__(self, words: Sequence[str], own: list[int], objective: Any) -> None:
         self.words, self.own = words, own
         self.signs: list[int] = []
-        self.classes = 1  # of an answer, where it is no token
+        self.classes = getattr(objective, "classes", None) or 1  # of an answer that is no token
+        self.verdicts = getattr(objective, "verdicts", ())  # what answers beyond the words say
 
     def places(
         self, inputs: Tensor, padding: Tensor | None, targets: Tensor | None = None, *,
@@ -170,11 +170,16 @@ class _Text:
             own = self.own[at] if told and at < n else None
             kind = self._kind(token, own, target)
             word = "" if kind == HIDDEN else self.name(token)
-            answer = ""
-            if target != UNSCORED:
-                answer = self.name(target) if self.classes < 2 else f"class {target}"
+            answer = "" if target == UNSCORED else self._answer(target)
             found.append(Place(word, answer, kind, at if own is not None else -1))
         return found
+
+    def _answer(self, target: int) -> str:
+        """A class, a word, or what is said of the token, such as "replaced"."""
+        if self.classes > 1:
+            return f"class {target}"
+        beyond = target - len(self.words)
+        return self.verdicts[beyond] if 0 <= beyond < len(self.verdicts) else self.name(target)
 
     def _kind(self, token: int, own: int | None, target: int) -> str:
         """A token beyond the vocabulary hides the text's own at its place, if there is one; another
@@ -242,33 +247,48 @@ def _class(objective: Any, target: int) -> str:
 @torch.no_grad()
 def answered(model: nn.Module, objective: Any, drawn: Example) -> list[list[Guess]]:
     """The likeliest answers of a model at every place that is asked; for a text with one answer,
-    once.
+    once; nothing where several answers belong to the whole text. Of several exits the last one
+    answers.
 
-    Of an objective that asks yes or no at each place, such as ELECTRA, the guess is "replaced" with
+    Of an objective that asks yes or no at a place, such as ELECTRA, the guess is "replaced" with
     its probability.
     """
     with mode(model, training=False), mode(objective, training=False):
         answers = objective.answers(model, drawn.batch)
-    scores = getattr(answers, "scores", answers)
-    if not isinstance(scores, Tensor):
+    scores, targets = getattr(answers, "scores", answers), drawn.batch.targets
+    if not isinstance(scores, Tensor) or (drawn.whole and targets.dim() > 1):
         return []
-    if scores.dim() == 2 and drawn.batch.targets.dim() == 2:  # yes or no, at each place
-        yes = torch.sigmoid(scores[0]).tolist()
-        both = [[Guess("replaced", p), Guess("the text's own", 1 - p)] for p in yes]
-        return [sorted(each, key=lambda guess: -guess.probability) for each in both]
-    rows = scores[0].float().softmax(-1)
-    if drawn.batch.targets.dim() == 1:
-        best = rows.topk(min(TOP, len(rows)))
-        return [[Guess(_class(objective, int(i)), float(p)) for p, i in zip(*best, strict=True)]]
-    words, best = drawn.words, rows.topk(min(TOP, rows.shape[-1]), -1)
+    words = drawn.words
 
     def named(token: int) -> str:
         return words[token] if token < len(words) else "a sign"
 
+    if drawn.whole:
+        return _likeliest(scores[:1], lambda target: _class(objective, target))
+    if scores.dim() > 2:
+        return _likeliest(scores.reshape(-1, *targets.shape, scores.shape[-1])[-1, 0], named)
+    judged = _judged(scores[0], getattr(objective, "verdicts", ("the text's own", "replaced")))
+    if not hasattr(answers, "words"):
+        return judged
+    guessed = _likeliest(answers.words[0], named)  # where a word is asked, and no verdict
+    word_asked = (targets[0] < len(words)).tolist()
+    both = zip(word_asked, guessed, judged, strict=True)
+    return [of_words if asked else verdicts for asked, of_words, verdicts in both]
+
+
+def _likeliest(logits: Float[Tensor, "n classes"], name: Callable[[int], str]) -> list[list[Guess]]:
+    best = logits.float().softmax(-1).topk(min(TOP, logits.shape[-1]), -1)
     return [
-        [Guess(named(int(i)), float(p)) for p, i in zip(values, places, strict=True)]
+        [Guess(name(int(i)), float(p)) for p, i in zip(values, places, strict=True)]
         for values, places in zip(*best, strict=True)
     ]
+
+
+def _judged(scores: Float[Tensor, "n"], verdicts: Sequence[str]) -> list[list[Guess]]:
+    """Two verdicts with their probabilities; a score above 0 stands for the second."""
+    no, yes = verdicts
+    both = [[Guess(yes, p), Guess(no, 1 - p)] for p in torch.sigmoid(scores).tolist()]
+    return [sorted(each, key=lambda guess: -guess.probability) for each in both]
 
 
 @torch.no_grad()
@@ -277,7 +297,10 @@ def loss_by_place(model: nn.Module, objective: Any, drawn: Example) -> tuple[lis
 
     Each is the loss if nothing else is scored, less that if nothing is. At the places where
     ELECTRA's generator answers, its loss is part of it.
+
+    Raises ValueError for an example whose answers belong to the whole text.
     """
+    _check_places(drawn)
     with mode(model, training=False), mode(objective, training=False):
         batch = drawn.batch[0:1]
         answers = objective.answers(model, batch)
@@ -297,6 +320,13 @@ def _loss(objective: Any, answers: Any, batch: Any, place: int | None) -> float:
     return float(objective.loss(answers, replace(batch, targets=targets)))
 
 
+def _check_places(drawn: Example) -> None:
+    if drawn.whole:
+        raise ValueError(
+            f"{drawn.name} asks the text as a whole, so no place of it has a loss of its own"
+        )
+
+
 class LossByPlace:
     """A callback of ``attnlab.train.fit``: what each place of an example loses at some steps.
 
@@ -304,10 +334,7 @@ class LossByPlace:
     """
 
     def __init__(self, objective: Any, drawn: Example, steps: Sequence[int]) -> None:
-        if drawn.batch.targets.dim() != 2:
-            raise ValueError(
-                f"{drawn.name} has one answer for a text, so no place of it has a loss of its own"
-            )
+        _check_places(drawn)
         self.objective, self.drawn, self.wanted = objective, drawn, {*steps}
         self.steps: list[int] = []
         self.losses: list[list[float]] = []

@@ -5,7 +5,7 @@ token i after layer l (layer 0 is the embedding), are given to a linear classifi
 question with known answers, such as "does this token stand in brackets?":
 
 $$p(\text{yes} \mid i) = \sigma(w^\top \hat h_i^{(l)} + c),\qquad
-  \hat h = \text{the state with mean 0 and variance 1 in each direction}$$
+  \hat h = \text{the state with mean 0 and variance 1 in each coordinate}$$
 
 If the probe is right on texts that it has not seen, the answer is in the state, in a form that one
 hyperplane reads. Two controls say what that is worth, and both belong beside every number:
@@ -14,8 +14,9 @@ hyperplane reads. Two controls say what that is worth, and both belong beside ev
 position and a random mixture of the others, and a probe reads much off that. What a training has
 added is the difference.
 
-**Shuffled labels.** The same probe is trained on labels in a random order. What it has right on new
-texts is what guessing gives; more would mean that texts leak from one side to the other.
+**Shuffled labels.** The same probe is trained on labels in a random order, which hold nothing to be
+learned. What it has right on new texts is what guessing gives, with its chance; clearly more would
+mean that one class is more frequent than the others.
 
 Classes are drawn equally often (``balanced``), so that guessing is right for 1 / classes of them.
 A probe that fails says that the answer is not there in a linear form, not that it is not there. A
@@ -40,7 +41,7 @@ from attnlab.core.modes import mode
 from attnlab.models.layers import Stack
 
 STRENGTH = 0.1
-"""The inverse of how strongly weights of a probe are drawn to 0 (C of scikit-learn)."""
+"""C of scikit-learn: the smaller it is, the more strongly the weights of a probe are drawn to 0."""
 
 
 class Probed(NamedTuple):
@@ -91,14 +92,15 @@ def layer_states(
 def balanced(
     labels: Int[Tensor, "m"], count: int, generator: torch.Generator | None = None
 ) -> Int[Tensor, "c"]:
-    """Places of ``count`` labels, each class equally often, drawn without replacement.
+    """Places of ``count`` labels, or a few less, so that each class is drawn equally often and no
+    place twice.
 
-    Raises ValueError where a class has too few.
+    Raises ValueError where a class has too few, or ``count`` is less than there are classes.
     """
-    check_integer("count", count, at_least=2)
     classes = labels.unique()
     if len(classes) < 2:
         raise ValueError("all labels are equal, so there is nothing to be asked")
+    check_integer("count", count, at_least=len(classes))
     each, found = count // len(classes), list[Tensor]()
     for one in classes:
         places = (labels == one).nonzero()[:, 0]

@@ -195,7 +195,7 @@ def _tensors(tree: Any) -> list[Tensor]:
     for tensor in tensors:
         if tensor.layout != torch.strided:
             raise ValueError(
-                f"count follows dense (strided) tensors; one of layout {tensor.layout} came; "
+                f"count follows dense (strided) tensors, got one of layout {tensor.layout}; "
                 "give the call dense tensors"
             )
     return tensors
@@ -210,8 +210,9 @@ def _gradients(result: Any, ledger: _Ledger) -> Any:
     outputs = [tensor for tensor in _tensors(result) if tensor.requires_grad]
     if not outputs:
         raise ValueError(
-            "count(…, backward=True) needs an output that requires a gradient; none of this call's "
-            "does; give inputs or parameters with requires_grad=True, outside torch.no_grad()"
+            "count(…, backward=True) needs an output that requires a gradient, and none of this "
+            "call's does; give inputs or parameters with requires_grad=True, outside "
+            "torch.no_grad()"
         )
     leaves = _leaves(outputs)
     arriving = [torch.ones_like(output) for output in outputs]
@@ -336,6 +337,6 @@ def _others(expression: Any, letter: str, values: Mapping[str, float]) -> list[A
     if missing:
         raise ValueError(
             f"the cost {expression} has the letters {', '.join(missing)}, which values does not "
-            f"give; it has {', '.join(sorted(values)) or 'none'}; add them to values"
+            f"give (it has {', '.join(sorted(values)) or 'none'}); add them to values"
         )
     return others

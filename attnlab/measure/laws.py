@@ -34,7 +34,7 @@ LADDER = {
 """A multiple of the size of a block, chunk or window → how many of them are counted; 1 is for loops
 over tokens. The last is far away, where larger blocks would show, and a logarithm of the length."""
 OWN = (*STEPS, 16)
-"""The same for the size of a block that the layer itself names."""
+"""How many blocks are counted of a size that the layer itself names."""
 LONG = 3000  # tokens: several of the largest blocks
 BESIDE = Fraction(1, 50)  # of its value, that a count may lie beside a straight line
 EXACT = ("flops", "linear", "parameters")
@@ -45,14 +45,13 @@ def by_law(counts_at: Callable[[int], Counts], n: int, blocks: Iterable[int] = (
     """The counts at length n; None where no law holds, or where counting n itself is as quick.
 
     ``blocks`` are sizes that the layer names. Where its chunks grow with the length up to such a
-    size, as the root of it, the law begins at the square of this size.
+    size, as its root does, the law begins at the square of this size.
     """
-    rungs = list(LADDER.items())
     own = sorted({size for size in blocks if size > 1})
-    rungs[1:1] = [(size, OWN) for size in own if size not in LADDER]
+    near = [(size, OWN) for size in own if size not in LADDER]
     far = [(size, tuple(size + more for more in (0, 1, 2, size))) for size in own if size <= 64]
-    rungs[-2:-2] = far
-    for period, steps in rungs:
+    tokens, *small, half, whole = LADDER.items()
+    for period, steps in (tokens, *near, *small, *far, half, whole):
         lengths = [n % period + step * period for step in steps]
         found = _counted(lengths, counts_at) if lengths[-1] < n else None
         if found and (known := _found(found, n)):

@@ -168,7 +168,7 @@ def prove(layer: Subject) -> None:
             apart = (mine - naive[name]).abs().max().item()
             raise Unproved(
                 f"{layer.label} is not measured: {name} differs from naive's by {apart:.1e} at "
-                f"n = {PROVED_AT}; mend the form first; a wrong result has no time"
+                f"n = {PROVED_AT}; mend the form first, as a wrong result has no time"
             )
 
 

@@ -132,7 +132,7 @@ def check(o: Options) -> None:
             f"block={o.block!r} stands in models of kind {kinds}; its paper has no decoder "
             f"{'' if made.decoder is None else 'without a source '}for kind={o.kind!r}"
         )
-    if o.dropout and made.decoder is None:
+    if o.dropout:
         raise ValueError(f"block={o.block!r} has no dropout; leave dropout={o.dropout} out")
 
 

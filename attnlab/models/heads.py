@@ -55,10 +55,10 @@ def with_head(
         )
     classes = check_integer("classes", classes, at_least=1)
     made = TinyTransformer(**{**model.config, "kind": kind, "classes": classes})
+    made.to(next(model.parameters()))  # its device and its dtype
     own = {name: x for name, x in model.state_dict().items() if name.split(".")[0] in KEPT}
     made.load_state_dict({**made.state_dict(), **own})
     made.extra = dict(model.extra)
-    made.to(next(model.parameters()).device)
     return made if head == "mean" else OneLayerDecoder(made, model)
 
 
@@ -77,12 +77,14 @@ class OneLayerDecoder(nn.Module):
         for name in ("attention", "attention_options"):
             several = as_list(config[name])
             config[name] = several[0] if several else config[name]
-        self.decoder = parts.stack(Options(**config), causal=True)
+        options = Options(**config)
+        parts.check(options)
+        self.decoder = parts.stack(options, causal=True)
         if of is not None and of.decoder is not None and of.kind == "encoder_decoder":
             self.decoder.blocks[0].load_state_dict(of.decoder.blocks[0].state_dict())
         answers = 1 if self.kind == "classifier" else self.max_len
         self.latents = nn.Parameter(torch.randn(answers, self.dim) * embedding_std(self.dim))
-        self.to(next(body.parameters()).device)
+        self.to(next(body.parameters()))
 
     def forward(
         self, tokens: Int[Tensor, "b n"], padding: Bool[Tensor, "b n"] | None = None

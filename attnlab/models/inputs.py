@@ -163,7 +163,7 @@ def check_tensor(name: str, value: object) -> None:
     """An ordinary tensor: neither another type, nor sparse, nor nested."""
     if not isinstance(value, Tensor):
         raise TypeError(
-            f"{name} should be a tensor, got a {type(value).__name__}. torch.as_tensor makes one"
+            f"{name} should be a tensor, got a {type(value).__name__}; torch.as_tensor makes one"
         )
     if value.layout != torch.strided or value.is_nested:
         kind = "a nested tensor" if value.is_nested else f"a tensor of layout {value.layout}"

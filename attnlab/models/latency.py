@@ -42,7 +42,6 @@ class Latency(nn.Module):
             nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(),
             nn.Linear(hidden, 1),
         ).double()  # fmt: skip
-        self.space = space
 
     def forward(self, sizes: Sequence[Sizes]) -> Tensor:
         """Seconds of each."""
@@ -74,7 +73,7 @@ def fitted(
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     with torch.enable_grad():
         for _ in range(steps):
-            loss = F.mse_loss(model([*timed]) / taken.mean(), taken / taken.mean())
+            loss = F.mse_loss(model([*timed]) / model.unit, taken / model.unit)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

@@ -41,10 +41,8 @@ class Block(nn.Module):
     ) -> None:
         super().__init__()
         self.attention = attention
-        self.takes_structure, self.takes_visibility = (
-            takes_structure(attention),
-            takes_visibility(attention),
-        )
+        self.takes_structure = takes_structure(attention)
+        self.takes_visibility = takes_visibility(attention)
         self.attention_residual: Any = join()
         self.cross = cross
         self.cross_takes_structure = cross is not None and takes_structure(cross)
@@ -206,7 +204,8 @@ class Stack(nn.Module):
     def __init__(self, blocks: Sequence[Any], dim: int, depth: nn.Module | None = None) -> None:
         super().__init__()
         self.blocks = nn.ModuleList(blocks)
-        parts = [block.sublayers() for block in blocks]  # a block that is none has ``normalised``
+        # The block of a paper has no sublayers: it says itself whether it is ``normalised``.
+        parts = [block.sublayers() for block in blocks]
         joins = [own[-1][0] if own else block for block, own in zip(blocks, parts, strict=True)]
         self.norm = _last_norm(joins, dim)
         self.depth: Any = Plain() if depth is None else depth

@@ -223,10 +223,8 @@ class MobileBERT(nn.Module):
             raise ValueError(
                 "a model built without classes classifies nothing; call encode(tokens)"
             )
-        x = self.encode(tokens, padding)
+        x = zero_nonfinite_padding(self.encode(tokens, padding), padding)
         real = x.new_ones(x.shape[:2]) if padding is None else padding.to(x.dtype)
-        mean = torch.einsum("bnd,bn->bd", zero_nonfinite_padding(x, padding), real) / real.sum(
-            1, True
-        ).clamp(min=1)
+        mean = torch.einsum("bnd,bn->bd", x, real) / real.sum(1, True).clamp(min=1)
         out: Tensor = self.output(mean)
         return out

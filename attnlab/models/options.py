@@ -142,8 +142,8 @@ class Options:
             fits = [h for h in range(1, self.dim + 1) if self.dim % h == 0]
             near = min(fits, key=lambda h: abs(h - self.heads))
             raise ValueError(
-                "heads should divide dim, so that each head has the same width; "
-                f"dim={self.dim} does not split into heads={self.heads}; "
+                "heads should divide dim, so that each head has the same width, got "
+                f"dim={self.dim} and heads={self.heads}; "
                 f"the nearest number that fits is heads={near}"
             )
 

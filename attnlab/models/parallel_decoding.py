@@ -152,7 +152,7 @@ def predicted_lengths(
         )
     best = check_integer("best", best, at_least=1)
     if best > head.longest:
-        raise ValueError(f"there are {head.longest} lengths to choose from, and best={best}")
+        raise ValueError(f"there are {head.longest} lengths to choose from, got best={best}")
     with mode(model, training=False):
         logits = head(model.encode(source, source_padding), source_padding)
     logits[:, 0] = -torch.inf

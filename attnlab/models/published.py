@@ -23,7 +23,7 @@ class Count(NamedTuple):
     model: str
     parameters: int
     published: float
-    source: str = ""
+    source: str
 
 
 NOT_VERIFIED = "not verified: quoted by others, the paper's table was not available"

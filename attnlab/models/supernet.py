@@ -91,7 +91,6 @@ class Space:
                     f"heads should divide the width of queries, keys and values, {self.inner} (the "
                     f"largest dim), got {heads}"
                 )
-
         if max(self.source) > min(self.layers):
             raise ValueError(
                 f"source should be at most {min(self.layers)}, the fewest layers of an encoder, "
@@ -139,7 +138,7 @@ class Space:
         dim = random.choice(self.dim)
         hidden = tuple(random.choice(self.hidden) for _ in range(layers))
         heads = tuple(random.choice(self.heads) for _ in range(layers))
-        if len(self.source) == 1:
+        if len(self.source) == 1:  # no choice takes no random number: a seed draws what it drew
             return Sizes(dim, hidden, heads, self.source * layers)
         return Sizes(dim, hidden, heads, tuple(random.choice(self.source) for _ in range(layers)))
 

@@ -140,9 +140,8 @@ class TinyTransformer(nn.Module):
         self.embedding: Any = positions.of_tokens(o) or parts.embedding(o)
         self.positions = positions.at_embedding(o)
         scheme = self.embedding if self._turns else self.positions
-        self._scheme_takes_structure = scheme is not None and takes_structure(
-            scheme
-        )  # compilers cannot ask
+        # Asked now, as a compiler cannot ask.
+        self._scheme_takes_structure = scheme is not None and takes_structure(scheme)
         self.encoder = None if o.kind == "language_model" else parts.stack(o, causal=False)
         self.decoder = None if o.kind in CLASSIFIERS else parts.stack(o, causal=True)
         self.output = parts.output(o, tied=o.tie and not self._turns)

@@ -74,6 +74,14 @@ def logits_of(model: nn.Module, batch: Batch) -> Tensor:
 
     Raises TypeError or ValueError for a model whose answers are no logits of these targets.
     """
+    logits = called(model, batch)
+    check_logits(logits, batch)
+    checked: Tensor = logits
+    return checked
+
+
+def called(model: nn.Module, batch: Batch) -> Any:
+    """What the model returns for a batch, of which it is given all that there is."""
     options: dict[str, Any] = {}
     if batch.source is not None:
         options = {"source": batch.source, "source_padding": batch.source_padding}
@@ -81,15 +89,12 @@ def logits_of(model: nn.Module, batch: Batch) -> Tensor:
     if structure is not None:
         check_told(model)
         options["structure"] = structure
-    logits = model(batch.inputs, padding=batch.padding, **options)
-    check_logits(logits, batch)
-    checked: Tensor = logits
-    return checked
+    return model(batch.inputs, padding=batch.padding, **options)
 
 
 def check_told(model: nn.Module) -> None:
     """A ValueError for a model that cannot be called as ``model(tokens, structure=…)``."""
-    taken = inspect.signature(model.forward).parameters
+    taken = inspect.signature(getattr(model, "forward", model)).parameters
     if "structure" not in taken and all(each.kind != each.VAR_KEYWORD for each in taken.values()):
         raise ValueError(
             "the batch says what connects its tokens, or which token sees which, and a "

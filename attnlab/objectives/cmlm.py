@@ -7,7 +7,8 @@ $$\ell = -\sum_{i \in M} \log p(y_i \mid X, Y_{\text{shown}}),\qquad |M| = K \si
 
 With K = N this is ``nat``. A word that is shown may say which of several translations is meant: of
 two dialects one word tells all, and the conditional total correlation of the others is 0. So what
-is lost is lost in the first words.
+is lost is lost in the first words. All words that are asked are masks; BERT keeps and replaces
+some of them.
 
 *Mask-predict* writes with such a model in T passes. All words are masked at first and filled in;
 then the $\lfloor N (T - t) / T \rfloor$ words of which the model was least sure are masked again in
@@ -24,7 +25,6 @@ that are computed again, with those words in view.
 Departures.
 - the length is that of the target, or with ``length=0.1`` it is read from the mean over the
   encoder's vectors; the paper's encoder reads a token LENGTH for it
-- no hidden word is replaced or kept; in this the paper is the same, BERT is not
 
 Ghazvininejad, Levy, Liu, Zettlemoyer. Mask-Predict: Parallel Decoding of Conditional Masked
 Language Models. EMNLP 2019, arXiv:1904.09324, sections 2 and 3.
@@ -42,14 +42,13 @@ from attnlab.core.probe import note
 from attnlab.objectives.batches import UNSCORED, Batch
 from attnlab.objectives.hiding import lowest, uniform
 from attnlab.objectives.parallel import (
-    Answers,
     Parallel,
     ParallelOptions,
     check_pairs,
-    length_one_by_one,
+    decoder_padding,
     open_to_all,
-    padded,
     places,
+    tokens_of,
 )
 
 # ---- forms
@@ -62,16 +61,13 @@ def naive(
     """-Σ log p(y_i | X, the shown words) over the masked words, and their number."""
     asked = objective.prepare(batch, generator)
     answers = objective.answers(model, asked)
-    logits = upcast(answers.tokens if isinstance(answers, Answers) else answers)
+    logits = upcast(tokens_of(answers))
     losses = [logits.new_zeros(())]
     for row, inputs in enumerate(asked.inputs.tolist()):
         for i, token in enumerate(inputs):
             if token == objective.vocab and asked.targets[row, i] != UNSCORED:
                 losses.append(-logits[row, i].log_softmax(-1)[asked.targets[row, i]])
-    loss = torch.stack(losses).sum()
-    if isinstance(answers, Answers):
-        lengths = length_one_by_one(answers.lengths, objective.lengths(asked))
-        loss = loss + objective.weight * lengths
+    loss = torch.stack(losses).sum() + objective.length_one_by_one(answers, asked)
     return loss, len(losses) - 1
 
 
@@ -109,7 +105,7 @@ class CMLM(Parallel):
             batch,  # type: ignore[type-var]
             inputs=batch.targets.masked_fill(hidden | ~real, self.vocab),
             targets=batch.targets.masked_fill(~hidden, UNSCORED),
-            padding=padded(real),
+            padding=decoder_padding(real),
             structure=open_to_all(batch.targets),
         )
 

@@ -191,7 +191,8 @@ class Contrastive(CrossEntropy):
             raise ValueError("contrastive has no matrices yet: call objective.fitted(model) first")
         first, second = self.vectors(model, batch)
         both = upcast(self.first(first)), upcast(self.second(second))
-        first, second = (F.normalize(x, dim=-1) for x in both)  # by a length that may be 0
+        # In float32: the least length that normalize divides by is 0 in half precision.
+        first, second = (F.normalize(x, dim=-1) for x in both)
         note("similarities", lambda: first @ second.T)
         return Pairs(first, second, upcast(self.log_scale).exp())
 

@@ -30,12 +30,11 @@ Connectionist Temporal Classification. ICML 2006, sections 3 and 4.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -44,9 +43,10 @@ from attnlab.core.claims import Objective
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import upcast
 from attnlab.core.probe import note
+from attnlab.objectives.alignments import alignments, collapse, repeats
 from attnlab.objectives.asked import Asked, kept
-from attnlab.objectives.batches import UNSCORED, Batch, CrossEntropy
-from attnlab.objectives.parallel import check_pairs, open_to_all, padded, places
+from attnlab.objectives.batches import UNSCORED, Batch, CrossEntropy, called
+from attnlab.objectives.parallel import check_pairs, decoder_padding, open_to_all, places
 
 # ---- options
 
@@ -66,14 +66,15 @@ def naive(
     vocab: Size, options: CTCOptions = CTCOptions(),
 ) -> tuple[Tensor, int]:  # fmt: skip
     """-log Σ Π p(a_t) over all alignments a of each target, and the number of its words."""
-    logp, targets, lengths = _read(model, batch, vocab, options)
+    logp, targets, length, words = _read(model, batch, vocab, options)
     losses = [logp.new_zeros(())]
-    for row, target, (length, words) in zip(logp, targets.tolist(), lengths, strict=True):
-        if words:
-            every = torch.tensor(alignments(target[:words], length, blank=vocab))
-            of_each = row[torch.arange(length), every].sum(-1)
+    rows = zip(logp, targets.tolist(), length.tolist(), words.tolist(), strict=True)
+    for row, target, t, n in rows:
+        if n:
+            every = torch.tensor(alignments(target[:n], t, blank=vocab))
+            of_each = row[torch.arange(t), every].sum(-1)
             losses.append(-of_each.exp().sum().log())
-    return torch.stack(losses).sum(), sum(words for _, words in lengths)
+    return torch.stack(losses).sum(), int(words.sum())
 
 
 def recursive(
@@ -82,23 +83,20 @@ def recursive(
 ) -> tuple[Tensor, int]:  # fmt: skip
     """Computes it place by place, for the target with a blank before, between and after its
     words."""
-    logp, targets, lengths = _read(model, batch, vocab, options)
-    places, words = (torch.tensor(each) for each in zip(*lengths, strict=True))
+    logp, targets, length, words = _read(model, batch, vocab, options)
     b, n = targets.shape
     symbols = torch.full((b, 2 * n + 1), vocab)
     symbols[:, 1::2] = targets.clamp(min=0)
     jumps = F.pad(symbols[:, 2:] != symbols[:, :-2], (2, 0))  # over a blank, to another word
     never = torch.finfo(logp.dtype).min / 4
     alpha = logp.new_full((b, 2 * n + 1), never)
-    alpha = torch.cat([logp.new_zeros(b, 1), alpha[:, 1:]], 1)  # before the first place
+    alpha[:, 0] = 0  # before the first place
     found = alpha
     for t in range(logp.shape[1]):
         one = F.pad(alpha[:, :-1], (1, 0), value=never)
         two = F.pad(alpha[:, :-2], (2, 0), value=never).masked_fill(~jumps, never)
-        if t == 0:
-            two = torch.full_like(two, never)
         alpha = torch.stack([alpha, one, two]).logsumexp(0) + logp[:, t].gather(1, symbols)
-        found = torch.where((places == t + 1)[:, None], alpha, found)
+        found = torch.where((length == t + 1)[:, None], alpha, found)
     last = torch.stack([2 * words, (2 * words - 1).clamp(min=0)], 1)
     loss = -found.gather(1, last).logsumexp(1)
     return loss[words > 0].sum(), int(words.sum())
@@ -117,44 +115,17 @@ FORMS = {"naive": naive, "recursive": recursive, "fused": fused}
 
 def _read(
     model: nn.Module, batch: Batch, vocab: int, options: CTCOptions
-) -> tuple[Tensor, Tensor, list[tuple[int, int]]]:
-    """Log probabilities (b, T, symbols), targets (b, n), and of each row places and words."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Log probabilities (b, T, symbols), targets (b, n), and of each row how many places and how
+    many words it has, both (b,)."""
     objective = CTC(vocab, options)
     asked = objective.prepare(batch)
     logp = upcast(objective.answers(model, asked)).log_softmax(-1)
     words = (asked.targets != UNSCORED).sum(-1)
-    return (
-        logp,
-        asked.targets,
-        list(zip(kept(asked, "places").tolist(), words.tolist(), strict=True)),
-    )
+    return logp, asked.targets, kept(asked, "places"), words
 
 
-def collapse(symbols: Sequence[int], blank: int) -> tuple[int, ...]:
-    """The words of an alignment: equal neighbours are one, and blanks are left out."""
-    kept = [s for t, s in enumerate(symbols) if t == 0 or s != symbols[t - 1]]
-    return tuple(s for s in kept if s != blank)
-
-
-def alignments(target: Sequence[int], length: int, blank: int) -> list[tuple[int, ...]]:
-    """All rows of so many symbols that collapse to the target."""
-    wanted, found = tuple(target), [()]
-    for _ in range(length):
-        longer = [(*each, s) for each in found for s in sorted({*wanted, blank})]
-        found = [each for each in longer if _begins(wanted, collapse(each, blank))]  # type: ignore[misc]
-    return [each for each in found if collapse(each, blank) == wanted]
-
-
-def _begins(whole: Sequence[int], part: Sequence[int]) -> bool:
-    return whole[: len(part)] == part
-
-
-def repeats(targets: Int[Tensor, "b n"]) -> Int[Tensor, "b"]:
-    """How many words of each target equal the word before."""
-    return ((targets[:, 1:] == targets[:, :-1]) & (targets[:, 1:] != UNSCORED)).sum(-1)
-
-
-def uniform(batch: Batch, symbols: int) -> float:
+def uniform_loss(batch: Batch, symbols: int) -> float:
     """The loss of each word of a batch that is prepared, for a model to which all symbols are
     equally likely: T ln(symbols) less the logarithm of the number of alignments."""
     words = (batch.targets != UNSCORED).sum(-1).tolist()
@@ -218,17 +189,14 @@ class CTC(CrossEntropy):
             batch,
             inputs=inputs,
             targets=targets,
-            padding=padded(torch.arange(width) < count[:, None]),
+            padding=decoder_padding(torch.arange(width) < count[:, None]),
             structure=open_to_all(inputs),
             places=count,
         )
 
     def answers(self, model: nn.Module, batch: Batch) -> Tensor:
         """Logits at each place, (b, T, vocab + 1)."""
-        logits: Tensor = model(
-            batch.inputs, padding=batch.padding, source=batch.source,
-            source_padding=batch.source_padding, structure=batch.structure,  # type: ignore[attr-defined]
-        )  # fmt: skip
+        logits: Tensor = called(model, batch)
         if logits.shape != (*batch.inputs.shape, self.vocab + 1):
             raise ValueError(
                 f"for {batch.inputs.shape[1]} places the model should return logits of shape "
@@ -239,7 +207,7 @@ class CTC(CrossEntropy):
 
     def loss(self, answers: Float[Tensor, "b T v"], batch: Batch) -> Tensor:
         """The sum over the targets that have words."""
-        exact = answers if answers.dtype == torch.float64 else answers.float()
+        exact = upcast(answers)
         words = (batch.targets != UNSCORED).sum(-1)
         rows = words > 0
         if not bool(rows.any()):
@@ -272,14 +240,14 @@ CARD = Card(
         scored=s,
         hidden="the whole target, and where its words stand",
         models=CTC.models,
-        uniform=uniform,
+        uniform=uniform_loss,
         source=True,
     ),
     options=CTCOptions,
     build=CTC,
     variants=({"factor": 3},),
     demo="""
-    >>> from attnlab.objectives.ctc import alignments, collapse
+    >>> from attnlab.objectives.alignments import alignments, collapse
     >>> collapse([1, 1, 0, 2, 0, 2], blank=0)
     (1, 2, 2)
     >>> alignments([1, 2], 3, blank=0)  # of the word 1 and the word 2 in three places

@@ -52,11 +52,13 @@ from attnlab.core.precision import no_autocast, upcast
 from attnlab.core.probe import note
 from attnlab.objectives.asked import Asked, kept
 from attnlab.objectives.batches import UNSCORED, Batch, CrossEntropy
-from attnlab.objectives.encodings import beside, check_encoder, encoded
+from attnlab.objectives.encodings import beside, check_encoder
 from attnlab.objectives.hiding import lengths
-from attnlab.objectives.views import Head, drawn_pieces, pieces
+from attnlab.objectives.views import Head, drawn_pieces, encoded_pieces, pieces
 
 SMALL, LARGE = (0.05, 0.4), (0.4, 1.0)  # between these shares of a sequence
+
+# ---- options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,14 +217,14 @@ class Dino(CrossEntropy):
     def answers(self, model: nn.Module, batch: Batch) -> Outputs:  # type: ignore[override]
         start, length, n = kept(batch, "start"), kept(batch, "length"), batch.inputs.shape[1]
         large = pieces(batch.inputs, start[:, :2], length[:, :2], n)
-        vectors = [self._vectors(model, *large)]
+        vectors = [encoded_pieces("dino", model, *large)]
         if self.options.local:
             widest = max(1, round(SMALL[1] * n))
             small = pieces(batch.inputs, start[:, 2:], length[:, 2:], widest)
-            vectors.append(self._vectors(model, *small))
+            vectors.append(encoded_pieces("dino", model, *small))
         encoder = self.part("encoder")
         with torch.no_grad(), mode(encoder, training=False):
-            teacher = self.part("teacher")(self._vectors(encoder, *large))
+            teacher = self.part("teacher")(encoded_pieces("dino", encoder, *large))
         return Outputs(self.part("student")(torch.cat(vectors, 1)), teacher)
 
     def loss(self, answers: Outputs, batch: Batch) -> Tensor:  # type: ignore[override]
@@ -241,12 +243,6 @@ class Dino(CrossEntropy):
         same = teacher.argmax(-1)[:, :, None] == answers.student.argmax(-1)[:, None]
         same = same & ~torch.eye(2, same.shape[-1], device=same.device, dtype=torch.bool)
         return same[(batch.targets != UNSCORED).any(-1)].sum()
-
-    @staticmethod
-    def _vectors(model: Any, texts: Tensor, real: Tensor) -> Tensor:
-        """(b, v, dim), one vector for each piece."""
-        found = encoded("dino", model, texts.flatten(0, 1), real.flatten(0, 1), "mean")
-        return found.unflatten(0, texts.shape[:2])
 
 
 # ---- card

@@ -10,7 +10,7 @@ $$\ell = -\sum_{i} \log p(t_i \mid X),\qquad
 T is a function of X, so the conditional total correlation $C(T \mid X)$ is 0: a student that writes
 all words at once (``then=attnlab.build("nat", vocab=…)``) can be exactly right. What it learns is
 not the data: of two translations, each as likely as the other, it says one. This distance from the
-data is the price, and the student cannot be better than its teacher.
+data is the price, and a student that has learned all of T repeats the errors of its teacher.
 
 With no ``then`` the student writes from left to right too, as in the paper; there distillation
 serves smaller models, and nothing is gained for their C, since nothing was lost.
@@ -185,8 +185,8 @@ class Distilled(CrossEntropy):
             home = next(self.teacher.parameters()).device
             said = write(self.teacher, batch.to(home)).to(batch.targets)
         if self.options.end is not None:
-            ended = (said == self.options.end).cumsum(-1)
-            real = real[:, :1] & ((ended == 0) | ((ended == 1) & (said == self.options.end)))
+            ends = (said == self.options.end).long()
+            real = real[:, :1] & (ends.cumsum(-1) - ends == 0)  # up to the first end
         before = torch.cat([batch.inputs[:, :1], said[:, :-1]], 1)
         changed = replace(
             batch,  # type: ignore[type-var]

@@ -18,7 +18,7 @@ def check_encoder(name: str, model: nn.Module) -> None:
     """A ValueError for a model that gives no vectors of texts."""
     if not callable(getattr(model, "encode", None)):
         raise ValueError(
-            f"{name} compares vectors of texts, and this {type(model).__name__} has no "
+            f"{name} reads the vectors of an encoder, and this {type(model).__name__} has no "
             "encode(tokens, padding) that gives (b, n, dim); take a TinyTransformer of "
             "kind='token_classifier' or 'classifier'"
         )

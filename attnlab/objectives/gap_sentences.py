@@ -15,9 +15,9 @@ $$F_1 = \frac{2 \sum_w \min(a_w, r_w)}{\sum_w a_w + \sum_w r_w}$$
 
 The sentences are scored one by one, and the best are taken (``sequential=False``); or one after the
 other is added to those that are taken out already, whichever gives the highest $F_1$ together.
-Counted as in ROUGE, a word counts as often as it stands there; with ``unique=True`` only once. The
-denominator of the first is n, the same for all sentences: a longer sentence has more words to share
-and is taken first. With unique words this holds less.
+As in ROUGE, a word counts as often as it stands there; with ``unique=True`` only once. Without
+``unique`` the denominator is n, the same for all sentences: a longer sentence has more words to
+share and is taken first. With unique words this holds less.
 
 Two controls: sentences at random, and the first of the text.
 
@@ -163,10 +163,10 @@ def _chosen(
     """Which sentences are taken out, by the equation."""
     words, whole = [Counter(x) for x in sentences], Counter(x for part in sentences for x in part)
     every = range(len(sentences))
-    if options.choose != "principal":
-        return set(
-            sorted(every, key=noise.__getitem__ if options.choose == "random" else int)[:count]
-        )
+    if options.choose == "lead":
+        return {*every[:count]}
+    if options.choose == "random":
+        return {*sorted(every, key=noise.__getitem__)[:count]}
     gone, taken = list[int](), Counter[int]()
     for _ in range(count):
         scores = {
@@ -222,19 +222,15 @@ class GapSentences(CrossEntropy):
         self, tokens: Tensor, real: Tensor, sentence: Tensor, count: Tensor, noise: Tensor
     ) -> Bool[Tensor, "b s"]:
         """Which sentences are taken out."""
-        if self.options.choose == "principal":
-            o = self.options
+        o = self.options
+        if o.choose == "principal":
             counts = word_counts(tokens, real, sentence)
             return principal(counts, count, sequential=o.sequential, unique=o.unique)
-        s = int(sentence.amax()) + 1
-        place = torch.arange(s)
+        place = torch.arange(int(sentence.amax()) + 1)
+        if o.choose == "lead":
+            return place < count[:, None]
         there = place <= sentence.masked_fill(~real, -1).amax(-1, keepdim=True)
-        order = (
-            noise[:, :s]
-            if self.options.choose == "random"
-            else place.double().expand(len(noise), -1)
-        )
-        return lowest(order, there, count)
+        return lowest(noise[:, : len(place)], there, count)
 
 
 # ---- card

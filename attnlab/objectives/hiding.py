@@ -5,7 +5,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from attnlab.objectives.batches import Batch
+from attnlab.objectives.batches import UNSCORED, Batch
 
 Tokens = Int[Tensor, "b n"]
 Places = Bool[Tensor, "b n"]
@@ -51,6 +51,14 @@ def check_tokens(name: str, batch: Batch, vocab: int) -> None:
     if tokens.numel() and not 0 <= int(tokens.min()) <= int(tokens.max()) < vocab:
         wrong = int(tokens.max() if tokens.max() >= vocab else tokens.min())
         raise ValueError(f"{name} was built for vocab={vocab}, and a token of the task is {wrong}")
+
+
+def check_targets(name: str, batch: Batch, vocab: int) -> None:
+    """A ValueError for a batch whose scored targets are no tokens of this vocabulary."""
+    scored = batch.targets[batch.targets != UNSCORED]
+    if scored.numel() and not 0 <= int(scored.min()) <= int(scored.max()) < vocab:
+        wrong = int(scored.max() if scored.max() >= vocab else scored.min())
+        raise ValueError(f"{name} was built for vocab={vocab}, and a target of the task is {wrong}")
 
 
 def share_of(real: Places, rate: float) -> Int[Tensor, "b"]:

@@ -50,14 +50,13 @@ from attnlab.core.claims import Objective
 from attnlab.core.probe import note
 from attnlab.objectives.batches import UNSCORED, Batch, one_by_one
 from attnlab.objectives.parallel import (
-    Answers,
     Parallel,
     ParallelOptions,
     check_pairs,
-    length_one_by_one,
+    decoder_padding,
     open_to_all,
-    padded,
     places,
+    tokens_of,
 )
 
 # ---- forms
@@ -70,11 +69,8 @@ def naive(
     """-Σ log p(y_i | X) over the words of each target, and their number."""
     asked = objective.prepare(batch, generator)
     answers = objective.answers(model, asked)
-    if not isinstance(answers, Answers):
-        return one_by_one(answers, asked.targets)
-    loss, count = one_by_one(answers.tokens, asked.targets)
-    lengths = length_one_by_one(answers.lengths, objective.lengths(asked))
-    return loss + objective.weight * lengths, count
+    loss, count = one_by_one(tokens_of(answers), asked.targets)
+    return loss + objective.length_one_by_one(answers, asked), count
 
 
 def vectorised(
@@ -130,9 +126,8 @@ def conditional_total_correlation(
             f"shown should be bool of shape ({n},), got {shown.dtype} of {tuple(shown.shape)}"
         )
     given = entropy(distribution(sentences[:, shown], p)) if bool(shown.any()) else p.new_zeros(())
-    hidden = (~shown).nonzero()[:, 0].tolist()
     marginal = p.new_zeros(())
-    for i in hidden:
+    for i in (~shown).nonzero()[:, 0].tolist():
         with_it = shown.clone()
         with_it[i] = True
         marginal = marginal + entropy(distribution(sentences[:, with_it], p)) - given
@@ -160,7 +155,7 @@ class NAT(Parallel):
             batch,  # type: ignore[type-var]
             inputs=torch.full_like(batch.targets, self.vocab),
             targets=batch.targets.masked_fill(~real, UNSCORED),
-            padding=padded(real),
+            padding=decoder_padding(real),
             structure=open_to_all(batch.targets),
         )
 

@@ -12,14 +12,19 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import upcast
 from attnlab.core.visibility import Visibility
-from attnlab.objectives.batches import UNSCORED, Batch, CrossEntropy, logits_of, summed_loss
+from attnlab.objectives.batches import (
+    UNSCORED,
+    Batch,
+    CrossEntropy,
+    logits_of,
+    one_by_one,
+    summed_loss,
+)
 from attnlab.objectives.encodings import beside
-from attnlab.objectives.hiding import check_tokens
+from attnlab.objectives.hiding import check_targets, check_tokens
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +43,11 @@ class Answers(NamedTuple):
 
     tokens: Float[Tensor, "b n v"]
     lengths: Float[Tensor, "b l"]
+
+
+def tokens_of(answers: Answers | Tensor) -> Float[Tensor, "b n v"]:
+    """The logits of the tokens alone."""
+    return answers.tokens if isinstance(answers, Answers) else answers
 
 
 def open_to_all(tokens: Tensor) -> Visibility:
@@ -59,10 +69,7 @@ def check_pairs(name: str, batch: Batch, vocab: int) -> None:
             f"{tuple(batch.targets.shape)} for inputs of shape {tuple(batch.inputs.shape)}"
         )
     check_tokens(name, batch, vocab)
-    scored = batch.targets[batch.targets != UNSCORED]
-    if scored.numel() and not 0 <= int(scored.min()) <= int(scored.max()) < vocab:
-        wrong = int(scored.max() if scored.max() >= vocab else scored.min())
-        raise ValueError(f"{name} was built for vocab={vocab}, and a target of the task is {wrong}")
+    check_targets(name, batch, vocab)
 
 
 def places(name: str, batch: Batch) -> Bool[Tensor, "b n"]:
@@ -76,7 +83,7 @@ def places(name: str, batch: Batch) -> Bool[Tensor, "b n"]:
     return real
 
 
-def padded(real: Bool[Tensor, "b n"]) -> Bool[Tensor, "b n"]:
+def decoder_padding(real: Bool[Tensor, "b n"]) -> Bool[Tensor, "b n"]:
     """Padding that leaves a place to a target without tokens: a decoder has to read one."""
     return real | (~real.any(-1, keepdim=True) & (torch.arange(real.shape[1]) == 0))
 
@@ -157,20 +164,17 @@ class Parallel(CrossEntropy):
 
     def loss(self, answers: Any, batch: Batch) -> Tensor:
         """Cross-entropy summed over the scored tokens, and the weighted one of the lengths."""
+        loss = summed_loss(tokens_of(answers), batch.targets)
+        if isinstance(answers, Answers):
+            loss = loss + self.weight * summed_loss(answers.lengths, self.lengths(batch))
+        return loss
+
+    def length_one_by_one(self, answers: Any, batch: Batch) -> Tensor | float:
+        """The weighted sum of -log p(length), one target after the other; 0 where it is given."""
         if not isinstance(answers, Answers):
-            return summed_loss(answers, batch.targets)
-        lengths = summed_loss(answers.lengths, self.lengths(batch))
-        return summed_loss(answers.tokens, batch.targets) + self.weight * lengths
+            return 0.0
+        return self.weight * one_by_one(answers.lengths, self.lengths(batch))[0]
 
     def right(self, answers: Any, batch: Batch) -> Tensor:
         """How many scored tokens are the likeliest answer."""
-        tokens = answers.tokens if isinstance(answers, Answers) else answers
-        return (tokens.argmax(-1) == batch.targets).sum()
-
-
-def length_one_by_one(logits: Tensor, lengths: Tensor) -> Tensor:
-    """-log p(length) of each target, one after the other."""
-    logits = upcast(logits)
-    both = zip(logits, lengths.tolist(), strict=True)
-    rows = [-F.log_softmax(row, -1)[n] for row, n in both if n != UNSCORED]
-    return torch.stack([logits.new_zeros(()), *rows]).sum()
+        return super().right(tokens_of(answers), batch)

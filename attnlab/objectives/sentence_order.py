@@ -47,6 +47,7 @@ from attnlab.core.options import Options, Size
 from attnlab.core.probe import note
 from attnlab.objectives.batches import UNSCORED, Batch, CrossEntropy, logits_of, one_by_one
 from attnlab.objectives.hiding import check_tokens, lengths
+from attnlab.objectives.sources import padded
 
 # ---- options
 
@@ -83,9 +84,7 @@ def naive(
             case "other":
                 second = batch.inputs[i - 1, h : 2 * h].tolist()
         rows.append([*first, vocab, *second])
-    width = max(map(len, rows))
-    inputs = torch.tensor([[*row, *[0] * (width - len(row))] for row in rows])
-    padding = torch.arange(width) < torch.tensor([[len(row)] for row in rows])
+    inputs, padding = padded(rows)
     asked = replace(batch, inputs=inputs, targets=answers, padding=padding)  # type: ignore[type-var]
     return one_by_one(logits_of(model, asked), asked.targets)
 

@@ -48,7 +48,7 @@ from attnlab.core.claims import Objective
 from attnlab.core.options import Size
 from attnlab.core.probe import note
 from attnlab.objectives.batches import UNSCORED, Batch, CrossEntropy, logits_of, one_by_one
-from attnlab.objectives.hiding import check_text, check_tokens, lengths, real_tokens
+from attnlab.objectives.hiding import check_targets, check_text, check_tokens, lengths, real_tokens
 from attnlab.objectives.sources import from_source, packed, padded, with_end
 from attnlab.objectives.spans import Ids, SpanOptions, corrupted, noise_places
 
@@ -85,8 +85,7 @@ def naive(
                     gaps += 1
                 (said if cuts[row][i] else read).append(token)
         else:
-            last = asked.index(answer[0]) if answer else len(tokens)
-            last = next((i for i, x in enumerate(asked) if x != UNSCORED), last)
+            last = next((i for i, x in enumerate(asked) if x != UNSCORED), len(tokens))
             read = [x for i, x in enumerate(tokens) if real[i] and i <= last]
             said = answer
         sources.append(read + [ids.end] * bool(said))
@@ -142,12 +141,12 @@ class TextToText(CrossEntropy):
         ``answered`` (b,), the rows that have a question."""
         check_text("text_to_text", batch)
         check_tokens("text_to_text", batch, self.vocab)
-        check_written(batch, self.vocab)
+        check_targets("text_to_text", batch, self.vocab)
         lengths(batch)
         ids, real = Ids.of(self.vocab, self.options), real_tokens(batch)
         text, of_text = whole_texts(batch)
         scored = batch.targets != UNSCORED
-        check_answers(scored, of_text)
+        check_answers(scored)
         asks = note("answered", scored.any(-1) & ~of_text[:, 0])[:, None]
         cut = note("hidden", noise_places(of_text, self.options, generator))
         restored = corrupted(text, of_text, cut, ids)
@@ -159,21 +158,10 @@ class TextToText(CrossEntropy):
         return from_source(batch, source, source_real, target, written, ids.start)
 
 
-def check_written(batch: Batch, vocab: int) -> None:
-    """A ValueError for a target that is no token of the text."""
-    wrong = (batch.targets >= vocab) | ((batch.targets < 0) & (batch.targets != UNSCORED))
-    if wrong.any():
-        raise ValueError(
-            f"text_to_text was built for vocab={vocab}, and a target of the task is "
-            f"{int(batch.targets[wrong][0])}"
-        )
-
-
-def check_answers(scored: Bool[Tensor, "b n"], of_text: Bool[Tensor, "b n1"]) -> None:
+def check_answers(scored: Bool[Tensor, "b n"]) -> None:
     """A ValueError for a row that asks again after its answer."""
-    ends = scored[:, :-1] & ~scored[:, 1:]
-    begins = scored[:, 1:] & ~scored[:, :-1]
-    if ((begins.sum(-1) + scored[:, 0]) > 1).any() or (ends.sum(-1) > 1).any():
+    begins = scored & ~nn.functional.pad(scored[:, :-1], (1, 0))
+    if (begins.sum(-1) > 1).any():
         raise ValueError(
             "text_to_text reads one question in each row and writes one answer, and this task has "
             "scored places that are apart; take another objective"

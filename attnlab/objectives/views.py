@@ -1,12 +1,14 @@
 """Pieces of sequences, and a head that says to which of many directions a vector is nearest."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from attnlab.objectives.encodings import encoded
 from attnlab.objectives.hiding import uniform
 
 
@@ -30,6 +32,12 @@ def pieces(
     index = (start[..., None] + place).clamp(max=x.shape[1] - 1)
     rows = torch.arange(len(x), device=x.device)[:, None, None]
     return x[rows, index], place < length[..., None]
+
+
+def encoded_pieces(name: str, model: Any, texts: Tensor, real: Tensor) -> Float[Tensor, "b v dim"]:
+    """One vector for each piece, the mean over its real places."""
+    found = encoded(name, model, texts.flatten(0, 1), real.flatten(0, 1), "mean")
+    return found.unflatten(0, texts.shape[:2])
 
 
 class Head(nn.Module):

@@ -37,7 +37,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import sympy
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -50,6 +50,7 @@ from attnlab.objectives.asked import Asked, kept
 from attnlab.objectives.batches import UNSCORED, Batch, CrossEntropy
 from attnlab.objectives.encodings import beside, check_encoder
 from attnlab.objectives.hiding import check_tokens, lowest, real_tokens, share_of, uniform
+from attnlab.objectives.replacing import Types, alternating
 
 # ---- options
 
@@ -119,48 +120,6 @@ def vectorised(
 
 FORMS = {"naive": naive, "vectorised": vectorised}
 
-
-class Types(NamedTuple):
-    """The tokens of all types, one type after the other, and for each token of the text where it
-    stands there (-1: nowhere), where its type begins and how many tokens that has."""
-
-    tokens: Int[Tensor, "e"]
-    place: Int[Tensor, "v"]
-    begins: Int[Tensor, "v"]
-    size: Int[Tensor, "v"]
-
-    @classmethod
-    def of(cls, vocab: int, types: Sequence[Sequence[int]]) -> "Types":
-        own = [list(each) for each in types] or [list(range(vocab))]
-        place = torch.full((3, vocab), -1)
-        so_far = 0
-        for each in own:
-            for index, token in enumerate(each):
-                place[:, token] = torch.tensor([so_far + index, so_far, len(each)])
-            so_far += len(each)
-        return cls(torch.tensor([token for each in own for token in each]), *place)
-
-    def other(self, tokens: Int[Tensor, "m"], noise: Float[Tensor, "m"]) -> Int[Tensor, "m"]:
-        """For each entity another one of its type, each as likely."""
-        size, begins = self.size[tokens], self.begins[tokens]
-        further = 1 + (noise * (size - 1)).long()
-        return self.tokens[begins + (self.place[tokens] - begins + further) % size]
-
-
-def alternating(
-    entity: Bool[Tensor, "b n"], noise: Float[Tensor, "b n"], rate: float
-) -> Bool[Tensor, "b n"]:
-    """Some of the entities, a share ``rate`` in the mean, and never two that follow one another.
-
-    Each is a candidate with probability rate / (1 - rate); of candidates in a row every second one
-    is taken, beginning with the first.
-    """
-    candidate = entity & (noise < rate / (1 - rate))
-    rank = entity.long().cumsum(-1)  # the entities of a row are 1, 2, …
-    last = torch.where(entity & ~candidate, rank, 0).cummax(-1).values  # the last that is none
-    return candidate & ((rank - last) % 2 == 1)
-
-
 # ---- module
 
 
@@ -209,8 +168,8 @@ class WKLM(CrossEntropy):
         check_tokens("wklm", batch, self.vocab)
         tokens, real = batch.inputs, real_tokens(batch)
         known = (self.types.place[tokens] >= 0) & real
-        beside = nn.functional.pad(real, (1, 1))
-        entity = known & beside[:, :-2] & beside[:, 2:]
+        around = F.pad(real, (1, 1))
+        entity = known & around[:, :-2] & around[:, 2:]
         order, which, chosen = uniform(torch.Size((3, *tokens.shape)), generator)
         replaced = note("replaced", alternating(entity, chosen, self.options.rate))
         outside = real & ~known
@@ -231,17 +190,14 @@ class WKLM(CrossEntropy):
             raise ValueError("wklm has no head yet: call objective.fitted(model) first")
         net: Any = model
         h = net.encode(batch.inputs, padding=batch.padding)
-        beside = nn.functional.pad(h, (0, 0, 1, 1))
-        read = [beside[:, :-2], beside[:, 2:], *([h] if self.options.first else [])]
+        around = F.pad(h, (0, 0, 1, 1))
+        read = [around[:, :-2], around[:, 2:], *([h] if self.options.first else [])]
         return Answers(net.logits(h), self.head(torch.cat(read, dim=-1))[..., 0])
 
     def loss(self, answers: Answers, batch: Batch) -> Tensor:  # type: ignore[override]
-        entity = kept(batch, "entity")
+        entity = kept(batch, "entity") & (batch.targets != UNSCORED)
         hidden = (batch.targets != UNSCORED) & ~entity
-        words, scores = (
-            x if x.dtype == torch.float64 else x.float()
-            for x in (answers.words[hidden], answers.scores[entity])
-        )
+        words, scores = upcast(answers.words[hidden]), upcast(answers.scores[entity])
         replaced = (batch.targets[entity] > self.vocab).to(scores)
         found = F.binary_cross_entropy_with_logits(scores, replaced, reduction="sum")
         return found + F.cross_entropy(words, batch.targets[hidden], reduction="sum")

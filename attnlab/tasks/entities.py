@@ -12,7 +12,11 @@ from collections.abc import Mapping, Sequence
 
 def names_by_kind() -> dict[str, list[str]]:
     """The names of each kind in alphabetical order; a name of two kinds has the first of them."""
-    public = {name: value for name, value in vars(builtins).items() if not name.startswith("_")}
+    public = {
+        name: value
+        for name, value in vars(builtins).items()
+        if not name.startswith("_") and _is_pythons_own(value)
+    }
     types = {name for name, value in public.items() if isinstance(value, type)}
     exceptions = {name for name in types if issubclass(public[name], BaseException)}
     functions = {name for name, value in public.items() if callable(value)} - types
@@ -24,6 +28,12 @@ def names_by_kind() -> dict[str, list[str]]:
         "modules": modules - types - functions,
     }
     return {kind: sorted(names) for kind, names in found.items()}
+
+
+def _is_pythons_own(value: object) -> bool:
+    """False for what others put among the built-in names, such as the ``display`` of a notebook."""
+    home = str(getattr(value, "__module__", None) or "builtins")
+    return home.partition(".")[0] in sys.stdlib_module_names
 
 
 def entities(
@@ -39,5 +49,6 @@ def entities(
     for names in (names_by_kind() if by_kind is None else by_kind).values():
         known = sorted({place[name.lower()] for name in names if name.lower() in place} - taken)
         taken.update(known)
-        found += [tuple(known)] * (len(known) > 1)
+        if len(known) > 1:
+            found.append(tuple(known))
     return tuple(found)

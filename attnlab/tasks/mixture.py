@@ -37,7 +37,7 @@ import torch
 from torch import Tensor
 
 from attnlab.tasks import UNSCORED, Batch
-from attnlab.tasks.sequences import SEPARATOR, display_names
+from attnlab.tasks.sequences import SEPARATOR, display_names, next_words
 
 END = "end"
 """A name of a token that ends the answers of some tasks; it is left out."""
@@ -90,13 +90,13 @@ class Mixture:
         object.__setattr__(self, "tasks", tuple(self.tasks))
         if not self.tasks:
             raise ValueError("a mixture needs one task or more, got none")
-        for each in (*self.tasks, *([self.text] if self.text else [])):
+        for each in self._all:
             if not callable(getattr(each, "tokens", None)):
                 raise TypeError(
                     "a mixture writes its tasks as text, so each needs tokens(ids), the words of "
                     f"its tokens; task {getattr(each, 'name', each)!r} has none"
                 )
-        names = [each.name for each in self.tasks]
+        names = [each.name for each in self._all]
         if len({*names}) < len(names):
             raise ValueError(f"the name of a task is what tells it apart, got {names}")
         if self.sizes is not None and len(self.sizes) != len(self.tasks):
@@ -177,36 +177,33 @@ class Mixture:
             where = (chosen == index).nonzero()[0].tolist()
             if where:
                 given = task.batch(split, len(where), int(generator.integers(2**40)))
-                own = self._as_text(task) if task is self.text else self._as_question(task)
-                for place, row in zip(where, own(given), strict=True):
+                own = self._texts if task is self.text else self._questions
+                for place, row in zip(where, own(task, given), strict=True):
                     rows[place] = row
-        return _batch(rows)
+        return next_words(rows)
 
-    def _as_text(self, task: Any) -> Any:
+    def _texts(self, task: Any, batch: Batch) -> list[tuple[list[int], list[int]]]:
+        """Nothing, and the words of each row of texts, the target of the last one included."""
         to = self._table(task)
+        rows = zip(batch.inputs.tolist(), batch.targets.tolist(), strict=True)
+        return [
+            ([], [to[x] for x in (*row[:1], *targets) if x != UNSCORED]) for row, targets in rows
+        ]
 
-        def rows(batch: Batch) -> list[tuple[list[int], list[int]]]:
-            return [([], [to[x] for x in text]) for text in _texts(batch)]
-
-        return rows
-
-    def _as_question(self, task: Any) -> Any:
+    def _questions(self, task: Any, batch: Batch) -> list[tuple[list[int], list[int]]]:
+        """The words of the question and of the answer of each row."""
         to, head = self._table(task), self._place[f"{task.name}:"]
         bar, end = self._place[SEPARATOR], self._place.get(END)
-
-        def rows(batch: Batch) -> list[tuple[list[int], list[int]]]:
-            found = []
-            for asked, answer in questions(batch):
-                words = [head, *(to[x] for x in asked)]
-                words += [bar] if words[-1] != bar else []
-                if task.kind == "classifier":
-                    said = [self._place[_class_names(task)[answer[0]]]]
-                else:
-                    said = [to[x] for x in answer]
-                found.append((words, [word for word in said if word != end]))
-            return found
-
-        return rows
+        found = []
+        for asked, answer in questions(batch):
+            words = [head, *(to[x] for x in asked)]
+            words += [bar] if words[-1] != bar else []
+            if task.kind == "classifier":
+                said = [self._place[_class_names(task)[answer[0]]]]
+            else:
+                said = [to[x] for x in answer]
+            found.append((words, [word for word in said if word != end]))
+        return found
 
     def _table(self, task: Any) -> list[int]:
         """The token of the mixture for each token of a task."""
@@ -234,15 +231,6 @@ def questions(batch: Batch) -> list[tuple[list[int], list[int]]]:
     return found
 
 
-def _texts(batch: Batch) -> list[list[int]]:
-    """The tokens of each row of texts, the target of the last one included."""
-    found = []
-    for row, targets in zip(batch.inputs.tolist(), batch.targets.tolist(), strict=True):
-        scored = [x for x in targets if x != UNSCORED]
-        found.append([*row[:1], *scored])
-    return found
-
-
 def _names(task: Any) -> list[str]:
     own = list(task.tokens(range(task.vocab)))
     return own + (_class_names(task) if task.kind == "classifier" else [])
@@ -250,15 +238,3 @@ def _names(task: Any) -> list[str]:
 
 def _class_names(task: Any) -> list[str]:
     return list(getattr(task, "names_of_classes", None) or map(str, range(task.classes)))
-
-
-def _batch(rows: Sequence[tuple[list[int], list[int]]]) -> Batch:
-    """Texts of which the second part is scored; of one without a first part all but its first."""
-    texts = [[*asked, *answer] for asked, answer in rows]
-    width = max(map(len, texts))
-    text = torch.tensor([[*row, *[0] * (width - len(row))] for row in texts])
-    place = torch.arange(width - 1)
-    real = place < torch.tensor([len(row) for row in texts])[:, None] - 1
-    scored = real & (place >= torch.tensor([[len(asked) - 1] for asked, _ in rows]))
-    inputs = text[:, :-1].masked_fill(~real, 0)
-    return Batch(inputs, text[:, 1:].masked_fill(~scored, UNSCORED), real)

@@ -18,9 +18,9 @@ from torch import Tensor
 
 from attnlab.core.integers import check_integer
 from attnlab.core.suggest import check_choice
-from attnlab.tasks import SPLITS, UNSCORED, Batch
+from attnlab.tasks import SPLITS, Batch
 from attnlab.tasks.english import ENGLISH
-from attnlab.tasks.sequences import display_names, in_split
+from attnlab.tasks.sequences import display_names, in_split, next_words
 
 DRAWN, DEPTH, FEWEST = 4000, 8, 6
 """How many sentences are drawn for the corpus, the most nodes above a word, the least ``words``."""
@@ -55,9 +55,10 @@ class Sentences:
 
     def encode(self, text: str) -> Tensor:
         """The tokens (n,) of a text; a ValueError for a word that the grammar does not have."""
-        for word in text.split():
+        words = text.split()
+        for word in words:
             check_choice("word", word, _WORDS)
-        return torch.tensor([_WORDS.index(word) for word in text.split()], dtype=torch.int64)
+        return torch.tensor([_WORDS.index(word) for word in words], dtype=torch.int64)
 
     def model_options(self) -> dict[str, Any]:
         """The keyword arguments that a `TinyTransformer` for this task needs."""
@@ -70,12 +71,7 @@ class Sentences:
         """Rows (b, n) of sentences, the shorter ones filled up with padding."""
         known = corpus(self.words, split)
         chosen = np.random.default_rng([3, seed]).integers(len(known), size=size)
-        rows = [known[i] for i in chosen]
-        width = max(map(len, rows))
-        text = torch.tensor([[*row, *[0] * (width - len(row))] for row in rows])
-        real = torch.arange(width - 1) < torch.tensor([len(row) for row in rows])[:, None] - 1
-        inputs = text[:, :-1].masked_fill(~real, 0)
-        return Batch(inputs, text[:, 1:].masked_fill(~real, UNSCORED), real)
+        return next_words([((), known[i]) for i in chosen])
 
 
 @lru_cache(maxsize=8)

@@ -6,7 +6,7 @@ import numpy as np
 from torch import Tensor, from_numpy
 
 from attnlab.core.integers import check_integer
-from attnlab.tasks import UNSCORED
+from attnlab.tasks import UNSCORED, Batch
 
 SEPARATOR = "|"
 _VALIDATION_SHARE = 8  # one content in eight belongs to validation
@@ -67,6 +67,21 @@ def shifted(sequence: np.ndarray, scored: np.ndarray) -> tuple[Tensor, Tensor]:
     answers = np.broadcast_to(scored, sequence.shape)[:, 1:]
     targets = np.where(answers, sequence[:, 1:], UNSCORED)
     return from_numpy(np.ascontiguousarray(sequence[:, :-1])), from_numpy(targets)
+
+
+def next_words(rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Batch:
+    """Texts of different lengths, in two parts, of which the second is asked for word by word.
+
+    Of a text without a first part all but the first word is asked for.
+    """
+    texts = [[*asked, *answer] for asked, answer in rows]
+    place = np.arange(max(map(len, texts)))
+    text = np.array([[*row, *[0] * (len(place) - len(row))] for row in texts], dtype=np.int64)
+    begin = np.array([[len(asked)] for asked, _ in rows])
+    end = np.array([[len(row)] for row in texts])
+    inputs, targets = shifted(text, (begin <= place) & (place < end))
+    real = from_numpy(place[1:] < end)
+    return Batch(inputs.masked_fill(~real, 0), targets, real)
 
 
 def without_repeats(

@@ -177,7 +177,7 @@ def fine_tune(
     )  # fmt: skip
     history = fit(
         tuned, labelled, steps, learning_rate=learning_rate, batch_size=batch_size,
-        schedule="linear", **{"warmup": min(steps // 10, steps - 1), **options},
+        schedule="linear", **{"warmup": steps // 10, **options},
     )  # fmt: skip
     return Tuned(tuned, history)
 

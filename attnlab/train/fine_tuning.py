@@ -17,6 +17,7 @@ more; the small ones here bear larger rates).
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -59,20 +60,19 @@ class Labelled:
         if split != "train":
             found: Batch = self.task.batch(split, size, seed)
             return found
-        known = self._known()
         generator = torch.Generator().manual_seed(derived_seed(seed, "labelled"))
         rows = torch.randint(self.examples, (size,), generator=generator)
+        known = self.known
         parts = {
             name: value[rows] for name, value in vars(known).items() if isinstance(value, Tensor)
         }
         chosen: Batch = replace(known, **parts)  # type: ignore[type-var]
         return chosen
 
-    def _known(self) -> Batch:
+    @cached_property
+    def known(self) -> Batch:
         """The examples."""
-        if "_rows" not in self.__dict__:  # drawn once, when they are first asked for
-            object.__setattr__(self, "_rows", self.task.batch("train", self.examples, 0))
-        rows: Batch = self.__dict__["_rows"]
+        rows: Batch = self.task.batch("train", self.examples, 0)
         if getattr(rows, "structure", None) is not None:
             raise ValueError(
                 f"the rows of task '{self.task.name}' are connected by a structure, and examples "
@@ -100,8 +100,8 @@ def prepared(
     if wrong := {"steps", "objective", "schedule"} & {*options}:
         name = min(wrong)
         raise TypeError(
-            f"fine_tune decides {name} itself, from examples, epochs and the task, got "
-            f"{name}={shown(options[name])}; leave it out, or call fit"
+            f"fine_tune decides {name} itself, from examples, epochs and the task; leave "
+            f"{name}={shown(options[name])} out, or call fit"
         )
     seed = as_integer("seed", options.get("seed", 0))
     with torch.random.fork_rng(devices=[]):

@@ -225,7 +225,7 @@ def check_pointer(folder: Path) -> None:
         if line is not None or any(map(manifest_of, folder.iterdir())):
             return
     raise CheckpointError(
-        f"'{path}' was not written by attnlab, and a checkpoint in this folder would replace it; "
+        f"'{path}' was not written by attnlab, and a checkpoint in this folder would replace it: "
         "move it, or give another folder; nothing was changed"
     )
 

@@ -57,8 +57,8 @@ def fit_objective(objective: Any, model: nn.Module, device: torch.device, seed: 
     inside = {id(part) for part in bare(model).modules()}
     if shared := [name for name, part in objective.named_modules() if id(part) in inside]:
         raise ValueError(
-            f"{type(objective).__name__} keeps a part of the model it trains, as '{shared[0]}'; a "
-            "checkpoint would hold it twice; keep a copy, or take the part from the model that "
-            "answers(model, batch) is given"
+            f"{type(objective).__name__} keeps a part of the model it trains, as '{shared[0]}', "
+            "which a checkpoint would hold twice; keep a copy, or take the part from the model "
+            "that answers(model, batch) is given"
         )
     objective.to(device)

@@ -109,7 +109,7 @@ def _deal_with(path: Path, found: str, waited: float) -> None:
     elif waited > PATIENCE:
         raise CheckpointError(
             f"Process {owner['process']} on '{owner['host']}' has been writing to '{path.parent}' "
-            f"since {owner['since']} and does not come to an end; two runs cannot write to one "
+            f"since {owner['since']} and does not come to an end, and two runs cannot write to one "
             f"folder at a time: end that process, or give another folder; nothing was written"
         )
 

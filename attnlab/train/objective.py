@@ -51,7 +51,7 @@ def check_kind(model: nn.Module, objective: Any) -> None:
     if able is not None and isinstance(model, TinyTransformer) and kind not in able:
         raise ValueError(
             f"{type(objective).__name__} trains models of kind {' or '.join(map(repr, able))}, got "
-            f"a model of kind={kind!r}. attnlab.train.model_options(task, objective) has the "
+            f"a model of kind={kind!r}; attnlab.train.model_options(task, objective) has the "
             "options that fit"
         )
 

@@ -80,29 +80,27 @@ class Saves:
         if not isinstance(state.get("rows"), list) or not isinstance(state.get("tokens"), int):
             raise CheckpointError(
                 f"{where} lacks the history of its run, so no run can go on from it; "
-                "load_checkpoint(folder).restore(model) reads its weights; give another folder, or "
-                "resume=False to begin anew"
+                "give another folder, or resume=False to begin anew "
+                "(load_checkpoint(folder).restore(model) reads its weights)"
             )
-        anew = "Give another folder, or resume=False to begin anew in this one."
-        weights = "load_checkpoint(folder).restore(model) reads the weights alone."
+        anew = "give another folder, or resume=False to begin anew in this one"
+        weights = f"{anew} (load_checkpoint(folder).restore(model) reads the weights alone)"
         self._compare(state, "task", f"{where} belongs to another task", anew)
-        repeat = "Repeat the call as it was to go on with it."
-        self._compare(
-            state, "settings", f"{where} is of a run with other settings", f"{repeat} {anew}"
-        )
-        self._compare(state, "config", f"{where} belongs to another model", f"{anew} {weights}")
+        repeat = f"repeat the call as it was to go on with it, {anew}"
+        self._compare(state, "settings", f"{where} is of a run with other settings", repeat)
+        self._compare(state, "config", f"{where} belongs to another model", weights)
         checkpoint.check_fits(model)
-        self._compare(state, "modules", f"{where} belongs to another model", f"{anew} {weights}")
+        self._compare(state, "modules", f"{where} belongs to another model", weights)
         if checkpoint.step > self.settings.steps:
             raise CheckpointError(
                 f"{where} has already done {checkpoint.step} steps, more than steps="
-                f"{self.settings.steps}. steps is the length of the whole run: ask for at least "
+                f"{self.settings.steps}; steps is the length of the whole run: ask for at least "
                 f"{checkpoint.step}, give another folder, or resume=False to begin anew"
             )
 
     def _compare(self, state: dict[str, Any], what: str, trouble: str, advice: str) -> None:
         if found := differences(state.get(what), self.identity[what]):
-            raise CheckpointError(f"{trouble}: {found}. {advice}")
+            raise CheckpointError(f"{trouble}: {found}; {advice}")
 
     def _restore_generators(self, checkpoint: Checkpoint) -> bool:
         """Whether they could be, which takes as many processes and the same kind of device."""
@@ -115,8 +113,8 @@ class Saves:
             if described(stored[name]) != wanted:
                 raise CheckpointError(
                     f"The checkpoint in '{self.folder}' holds a state of the '{name}' generator "
-                    f"that is {described(stored[name])}; this PyTorch's is {wanted}; go on with "
-                    "the version that it was written with, or begin anew with resume=False"
+                    f"that is {described(stored[name])}, and this PyTorch's is {wanted}; go on "
+                    "with the version that it was written with, or begin anew with resume=False"
                 )
         try:
             set_generator_states({k: v[rank].clone() for k, v in stored.items()}, device)
@@ -173,7 +171,7 @@ class Saves:
         if pointer(self.folder) != self.pointer:
             raise CheckpointError(
                 f"Somebody else has saved a checkpoint to '{self.folder}' since this run last did; "
-                "two runs cannot share a folder: give each its own; the other's checkpoint was "
-                "left as it is; save_checkpoint(another_folder, model, step=...) keeps this "
-                "model"
+                "two runs cannot share a folder: give each its own (the other's checkpoint was "
+                "left as it is, and save_checkpoint(another_folder, model, step=...) keeps this "
+                "model)"
             )

@@ -72,7 +72,7 @@ def check_segments(
     ):
         if not callable(getattr(model, name, None)) and (name == "advance" or has_documents(task)):
             raise ValueError(
-                f"segment=… needs {use} as TinyTransformer has it; {type(model).__name__} has "
+                f"segment=… needs {use} as TinyTransformer has it, and {type(model).__name__} has "
                 "none; leave segment out"
             )
     if processes > 1:

@@ -210,7 +210,7 @@ class Stepper:
         if abs(seen - scored) > 0.5 + 1e-6 * scored:  # float32 counts to 16 million exactly
             raise ValueError(
                 f"Task '{self.task.name}' gave a batch with {scored} scored targets, but its parts "
-                f"have {seen:.0f} in all. batch[a:b] should give the rows from a to b, and every "
+                f"have {seen:.0f} in all; batch[a:b] should give the rows from a to b, and every "
                 "process should draw the same batch for the same seed"
             )
 

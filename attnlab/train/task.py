@@ -71,7 +71,7 @@ def draw(task: Task, split: str, size: int, seed: int, objective: Any = None) ->
 def check_length(task: Task, batch: Batch, size: int) -> None:
     if len(batch) != size:
         raise ValueError(
-            f"Task '{task.name}' was asked for {size} rows and gave a batch of {len(batch)}. "
+            f"Task '{task.name}' was asked for {size} rows and gave a batch of {len(batch)}; "
             "batch(split, size, seed) should give exactly `size` rows, and batch[a:b] the rows "
             "from a to b, or the loss would be divided by targets that no process trains on"
         )
@@ -123,7 +123,7 @@ def _check_rows(task: Task, tensors: dict[str, Tensor], size: int) -> None:
         if shape[0] != size:
             raise ValueError(
                 f"Task '{task.name}' was asked for {size} rows and gave {name} of shape {shape}, "
-                f"{shape[0]} rows. batch(split, size, seed) should give exactly `size` rows"
+                f"{shape[0]} rows; batch(split, size, seed) should give exactly `size` rows"
             )
 
 

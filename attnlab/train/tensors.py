@@ -28,8 +28,8 @@ def model_tensors(model: nn.Module) -> dict[str, Tensor]:
     for name, tensor in bare(model).state_dict().items():
         if not isinstance(tensor, Tensor):
             raise CheckpointError(
-                f"The model keeps '{name}', a {type(tensor).__name__}, in its state; a checkpoint "
-                "holds tensors only; register it as a buffer instead of get_extra_state"
+                f"The model keeps '{name}', a {type(tensor).__name__}, in its state, and a "
+                "checkpoint holds tensors only; register it as a buffer instead of get_extra_state"
             )
         _check_storable(name, tensor)
         place = (tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
@@ -58,7 +58,7 @@ def optimizer_tensors(
             elif value is not None:
                 raise CheckpointError(
                     f"The optimizer keeps '{slot}' of '{name}', a {type(value).__name__}, in its "
-                    "state; a checkpoint holds tensors only; save without the optimizer"
+                    "state, and a checkpoint holds tensors only; save without the optimizer"
                 )
     return tensors
 
@@ -133,8 +133,8 @@ def check_agreement(what: str, wanted: dict[str, str], found: dict[str, str], wh
     if complaints:
         raise CheckpointError(
             f"{where} does not fit this {what}: {listed(complaints)}; build the model with the "
-            "options it was trained with, or give another folder; checkpoint and model are as they "
-            "were"
+            "options it was trained with, or give another folder (checkpoint and model are as "
+            "they were)"
         )
 
 

@@ -73,6 +73,6 @@ def _check_processes(task: Task, digest: str, processes: Processes) -> None:
     if len({tuple(one) for one in processes.gathered(own).tolist()}) > 1:
         raise ValueError(
             f"The {processes.count} processes drew different rows of task '{task.name}' for one "
-            "seed. batch(split, size, seed) should depend on its arguments alone, or the processes "
+            "seed; batch(split, size, seed) should depend on its arguments alone, or the processes "
             "would not train on one batch"
         )

@@ -1,6 +1,7 @@
 """One text as each objective hands it to a model."""
 
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 import torch
@@ -132,7 +133,7 @@ def learned(name: str, steps: int = 0) -> tuple[TinyTransformer, torch.nn.Module
     return model, objective
 
 
-@pytest.mark.parametrize("name", ["next_token", "masked_lm", "electra", "xlnet", "mpnet"])
+@pytest.mark.parametrize("name", ["next_token", "masked_lm", "electra", "xlnet", "mpnet", "wklm"])
 def test_losses_of_the_places_add_up_to_that_of_the_text(name: str) -> None:
     model, objective = learned(name)
     drawn = draw(name, objective, TOKENS, LETTERS, seed=1)
@@ -159,6 +160,35 @@ def test_guesses_are_sorted_probabilities() -> None:
     assert model.training, "the mode is as before"
 
 
+def test_every_objective_guesses_at_its_places_or_once_or_not_at_all() -> None:
+    for name in NAMES:
+        try:
+            model, objective = learned(name)
+            drawn = draw(name, objective, TOKENS, LETTERS)
+        except (TypeError, ValueError):  # what needs a teacher, or a source
+            continue
+        found = answered(model, objective, drawn)
+        assert len(found) in ((0, 1) if drawn.whole else (len(drawn.asked),)), name
+
+
+def test_an_entity_is_judged_and_a_hidden_word_is_guessed() -> None:
+    model, objective = learned("wklm")
+    text = TOKENS.clone()
+    objective.options = replace(objective.options, types=([*range(97, 110)],))
+    objective.types = type(objective.types).of(TASK.vocab, objective.options.types)
+    drawn = draw("wklm", objective, text, LETTERS, seed=1)
+    found = answered(model, objective, drawn)
+    judged = [place.answer in objective.verdicts for place in drawn.asked]
+    assert any(judged)
+    assert any(
+        place.answer and not is_verdict
+        for place, is_verdict in zip(drawn.asked, judged, strict=True)
+    )
+    for place, guesses, is_verdict in zip(drawn.asked, found, judged, strict=True):
+        if place.answer:
+            assert ({guess.answer for guess in guesses} == {*objective.verdicts}) == is_verdict
+
+
 def test_a_callback_keeps_the_losses_of_some_steps() -> None:
     model, objective = learned("masked_lm")
     drawn = draw("masked_lm", objective, TOKENS, LETTERS)
@@ -170,8 +200,11 @@ def test_a_callback_keeps_the_losses_of_some_steps() -> None:
     assert [len(row) for row in found["losses"]] == [len(drawn.asked)] * 2
     assert found["losses"][0] != found["losses"][1]
     _, order = learned("sentence_order")
-    with pytest.raises(ValueError, match="one answer for a text"):
+    with pytest.raises(ValueError, match="asks the text as a whole"):
         LossByPlace(order, draw("sentence_order", order, TOKENS, LETTERS), steps=(1,))
+    _, several = learned("dino")
+    with pytest.raises(ValueError, match="asks the text as a whole"):
+        LossByPlace(several, draw("dino", several, TOKENS, LETTERS), steps=(1,))
 
 
 def test_wrong_requests_are_refused() -> None:

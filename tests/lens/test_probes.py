@@ -52,6 +52,8 @@ def test_each_class_is_drawn_equally_often_and_none_twice() -> None:
         balanced(labels, 33)
     with pytest.raises(ValueError, match="all labels are equal"):
         balanced(torch.zeros(5, dtype=torch.int64), 4)
+    with pytest.raises(ValueError, match="count should be at least 3"):
+        balanced(labels, 2)
 
 
 def test_states_are_those_before_and_after_each_layer() -> None:

@@ -131,6 +131,7 @@ def test_layers_that_share_everything_are_one_block(tmp_path: Path) -> None:
         ({"block": "evolved", "depth": "shared", "depth_options": {"what": "feed"}}, "taken apart"),
         ({"block": "evolved", "positions": "rope"}, "goes into attention layers"),
         ({"block": "mobilebert", "dropout": 0.1}, "has no dropout"),
+        ({"block": "evolved", "dropout": 0.1}, "has no dropout"),
         ({"block": "evolved", "dim": 15, "heads": 3}, "dim should be even"),
     ],
 )

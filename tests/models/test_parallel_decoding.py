@@ -16,7 +16,7 @@ from attnlab.models.parallel_decoding import (
     mask_predict,
     predicted_lengths,
 )
-from attnlab.objectives.ctc import collapse
+from attnlab.objectives.alignments import collapse
 from attnlab.objectives.parallel import open_to_all
 
 VOCAB, B, M = 11, 3, 7
@@ -213,5 +213,5 @@ def test_what_cannot_be_written_is_refused_in_a_sentence() -> None:
         predicted_lengths(attnlab.build("nat", vocab=10), made, source())
     objective = attnlab.build("nat", vocab=10, length=0.1)
     objective.fitted(made)
-    with pytest.raises(ValueError, match="14 lengths to choose from, and best=15"):
+    with pytest.raises(ValueError, match="14 lengths to choose from, got best=15"):
         predicted_lengths(objective.double(), made, source(), best=15)

@@ -8,8 +8,9 @@ import torch
 from torch.nn import functional as F
 
 import attnlab
+from attnlab.objectives.alignments import alignments, collapse, repeats
 from attnlab.objectives.batches import UNSCORED
-from attnlab.objectives.ctc import alignments, collapse, repeats, uniform
+from attnlab.objectives.ctc import uniform_loss
 from attnlab.tasks import Batch, task
 from attnlab.train import evaluate, fit, model_options
 
@@ -111,7 +112,7 @@ def test_repeats_and_the_uniform_loss() -> None:
     objective = attnlab.build("ctc", vocab=VOCAB)
     asked = objective.prepare(BATCH)
     found = objective.loss(torch.zeros(4, 8, VOCAB + 1, dtype=torch.float64), asked).item()
-    assert found / 7 == pytest.approx(uniform(asked, VOCAB + 1))
+    assert found / 7 == pytest.approx(uniform_loss(asked, VOCAB + 1))
 
 
 def test_a_target_that_does_not_fit_is_refused() -> None:

@@ -8,7 +8,7 @@ import torch
 import attnlab
 from attnlab.core.probe import record
 from attnlab.objectives.batches import UNSCORED
-from attnlab.objectives.gap_sentences import GapSentencesOptions, Ids
+from attnlab.objectives.gap_sentences import GapSentencesOptions, Ids, _chosen
 from attnlab.objectives.rouge import principal, rouge_1, word_counts
 from attnlab.tasks import Batch, task
 from attnlab.train import evaluate, fit, model_options
@@ -85,8 +85,6 @@ def test_rouge_by_hand() -> None:
 @pytest.mark.parametrize("unique", [False, True])
 def test_the_vectorised_choice_is_that_of_the_equation(sequential, unique) -> None:
     """In long random texts, word by word."""
-    from attnlab.objectives.gap_sentences import _chosen
-
     torch.manual_seed(0)
     tokens = torch.randint(1, 30, (11, 70))
     options = GapSentencesOptions(length=7, sequential=sequential, unique=unique)

@@ -142,6 +142,16 @@ def test_what_cannot_be_asked_is_refused_in_a_sentence(name: str) -> None:
         fit(made, task("copying", items=3), 1, objective=objective, progress=False)
 
 
+@pytest.mark.parametrize("name", ["nat", "cmlm", "ctc"])
+def test_a_model_is_told_which_token_sees_which_or_refused(name: str) -> None:
+    objective = attnlab.build(name, vocab=VOCAB)
+    asked = objective.prepare(pairs(), torch.Generator().manual_seed(0))
+    logits = torch.randn(*asked.inputs.shape, VOCAB + 1)
+    assert objective.answers(lambda tokens, **told: logits, asked) is logits
+    with pytest.raises(ValueError, match="a function is not told; its forward should take"):
+        objective.answers(lambda tokens, padding, source, source_padding: logits, asked)
+
+
 def test_what_has_no_length_or_no_distribution_is_refused() -> None:
     with pytest.raises(ValueError, match="length is the weight of a loss, 0 or more, got -1"):
         attnlab.build("nat", vocab=VOCAB, length=-1.0)

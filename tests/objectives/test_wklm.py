@@ -1,5 +1,6 @@
 """Names that are replaced by others of their kind."""
 
+import builtins
 import math
 
 import pytest
@@ -9,7 +10,7 @@ from torch import nn
 import attnlab
 from attnlab.core.probe import record
 from attnlab.objectives.batches import UNSCORED
-from attnlab.objectives.wklm import Types, alternating
+from attnlab.objectives.replacing import Types, alternating
 from attnlab.tasks import Batch, task
 from attnlab.tasks.entities import entities, names_by_kind
 from attnlab.train import evaluate, fit, model_options
@@ -128,6 +129,15 @@ def test_the_names_of_the_standard_library() -> None:
         (1, 3),
         (4, 6),
     )
+
+
+def test_names_that_a_notebook_adds_are_not_pythons(monkeypatch) -> None:
+    def display() -> None: ...
+
+    before = names_by_kind()
+    display.__module__ = "IPython.core.display_functions"
+    monkeypatch.setattr(builtins, "display", display, raising=False)
+    assert names_by_kind() == before
 
 
 def test_it_learns_which_names_belong_to_a_text() -> None:

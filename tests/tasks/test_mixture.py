@@ -60,7 +60,8 @@ def test_a_row_begins_with_the_name_of_its_task_and_the_answer_is_scored() -> No
                 ]
             )
             assert "end" not in answer
-        assert torch.equal(inputs[1:][real[1:]], torch.cat([inputs[1:][real[1:]]]))
+        asked = (targets[:-1] != UNSCORED) & real[1:]
+        assert torch.equal(inputs[1:][asked], targets[:-1][asked])
     assert seen == {"sorting:", "number_words:", "agreement:"}
 
 
@@ -90,6 +91,7 @@ def test_equal_arguments_give_equal_rows_that_fit_the_stated_length() -> None:
     [
         (lambda: Mixture(()), "one task or more"),
         (lambda: Mixture((SORTING, SORTING)), "the name of a task is what tells it apart"),
+        (lambda: Mixture((SORTING,), text=SORTING, ratio=1.0), "the name of a task is what tells"),
         (lambda: Mixture((SORTING,), sizes=(1, 2)), "1 tasks need as many sizes, got 2"),
         (lambda: Mixture((SORTING,), ratio=1.0), "give both, or leave both out"),
         (lambda: Mixture((SORTING,), text=Sentences()), "give both, or leave both out"),

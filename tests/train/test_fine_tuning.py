@@ -63,6 +63,18 @@ def test_a_new_head_keeps_what_the_encoder_computes(kind, head) -> None:
     assert all(p.grad is not None for p in made.parameters())
 
 
+@pytest.mark.parametrize("head", ["mean", "decoder"])
+def test_a_new_head_keeps_the_precision_of_the_model(head) -> None:
+    model, (inputs, padding) = encoder().double(), tokens()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1e-12)  # which float32 does not hold
+    made = with_head(model, "classifier", 5, head=head)
+    assert {parameter.dtype for parameter in made.parameters()} == {torch.float64}
+    own = made.body if head == "decoder" else made
+    assert torch.equal(own.encode(inputs, padding), model.encode(inputs, padding))
+
+
 def test_the_decoder_layer_is_the_first_of_an_encoder_decoder() -> None:
     model = encoder("encoder_decoder")
     made = with_head(model, "classifier", 2, head="decoder")
@@ -82,6 +94,13 @@ def test_the_answer_is_what_one_learned_vector_reads_of_the_text() -> None:
     torch.testing.assert_close(made(inputs, padding), expected)
     row = made(inputs[1:2, :5])  # without its padding
     torch.testing.assert_close(made(inputs, padding)[1:2], row)
+
+
+def test_a_block_without_a_decoder_has_no_decoder_head() -> None:
+    model = encoder(block="mobilebert")
+    assert with_head(model, "classifier", 2).config["block"] == "mobilebert"
+    with pytest.raises(ValueError, match="block='mobilebert' stands in models of kind"):
+        with_head(model, "classifier", 2, head="decoder")
 
 
 def test_one_vector_for_each_token_tags() -> None:

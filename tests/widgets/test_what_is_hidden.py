@@ -122,10 +122,27 @@ def test_a_model_guesses_in_every_draw_and_its_losses_are_kept() -> None:
     assert view.tokens == [*"x␣=␣(a␣+␣b)"]
 
 
+def test_a_history_belongs_to_the_draw_with_the_spans_of_its_training() -> None:
+    model, objective = learned("span_corruption")
+    text = TASK.encode("x = (a + b) * c[d]\n")
+    drawn = draw("span_corruption", objective, text, TASK.tokens(range(TASK.vocab)))
+    watch = LossByPlace(objective, drawn, steps=(1,))
+    fit(model, TASK, 1, objective=objective, callbacks=[watch], progress=False, device="cpu")
+    view = WhatIsHidden.of(
+        {"span_corruption": (model, objective)}, "x = (a + b) * c[d]\n", TASK,
+        history={"span_corruption": watch.as_dict()}, span=3,
+    )  # fmt: skip
+    row = view._hidden["objectives"][0]
+    places = [len(one["asked"]) for one in row["draws"]]
+    assert places[0] != len(drawn.asked) == len(row["history"]["losses"][0])
+
+
 def test_histories_and_tasks_that_do_not_fit_are_refused() -> None:
     pair = {"masked_lm": learned("masked_lm")}
     with pytest.raises(ValueError, match="a loss for each of its"):
         WhatIsHidden.of(pair, "abcdefgh", TASK, history={"masked_lm": {"steps": [1], "losses": []}})
+    with pytest.raises(ValueError, match="no objective of `history` 'masked'"):
+        WhatIsHidden.of(pair, "abcdefgh", TASK, history={"masked": {}})
     with pytest.raises(TypeError, match="has no encode"):
         WhatIsHidden.of(pair, "abcdefgh", object())
     with pytest.raises(TypeError, match="should be a text"):

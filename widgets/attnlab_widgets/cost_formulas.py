@@ -1,4 +1,4 @@
-"""The cost expressions of the cards as nested lists, which ``lib/costs.js`` evaluates.
+"""The cost expressions of the cards as nested lists, which ``cost_lab/costs.js`` evaluates.
 
 A number stands for itself, a text for a letter, and ``["+", a, b]``, ``["*", a, b]``,
 ``["^", a, b]``, ``["log", a]`` for what they say. So sliders move without Python.
@@ -64,7 +64,7 @@ def steps(usual: int) -> list[int]:
 
 
 def value(formula: Any, known: Mapping[str, float]) -> float:
-    """A nested list as a number, as ``evaluate`` of ``lib/costs.js`` does it."""
+    """A nested list as a number, as ``evaluate`` of ``cost_lab/costs.js`` does it."""
     if isinstance(formula, str):
         return known[formula]
     if not isinstance(formula, list):

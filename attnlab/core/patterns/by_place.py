@@ -201,7 +201,7 @@ class Edges(Primitive):
     rule = "(i < first or i >= n - last) if of == 'row' else (j < first or j >= n - last)"
 
     def sized(self, m: int) -> Pattern:
-        """Makes ``Places``; ``full()`` if m is at most ``first + last``."""
+        """The pattern as ``Places``; ``full()`` if m is at most ``first + last``."""
         if 0 < self.first + self.last >= m:
             return FULL
         return Places((*range(self.first), *range(m - self.last, m)), self.of)

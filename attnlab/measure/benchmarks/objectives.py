@@ -8,11 +8,13 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from attnlab import catalog
+from attnlab.core.card import Card
+from attnlab.core.claims import Objective as Claims
 from attnlab.measure.report import Row
 from attnlab.measure.timing import quartiles, thread_count
 from attnlab.models.tiny import TinyTransformer
@@ -25,40 +27,39 @@ SPANS = 5e-3
 
 def rows(*, quick: bool, threads: int) -> Iterator[Row]:
     """Processor time: a busy machine changes it less than that of a clock."""
-    from attnlab.tasks import Batch
-
-    repeats = 2 if quick else 15
     with thread_count(threads):
         for name, card in catalog.with_role("objective").items():
-            own: dict[str, Any] = {"vocab": VOCAB} if "vocab" in card.option_names() else {}
-            objective: Any = catalog.build(name, **own)
-            times: dict[tuple[int, int], list[float]] = {}
-            for b, n in (SHIPPED, LARGE):
-                n += -n % card.claims.texts  # type: ignore[union-attr]
-                tokens = torch.randint(
-                    VOCAB, (b, n + 1), generator=torch.Generator().manual_seed(0)
-                )
-                batch = Batch(tokens[:, :-1], tokens[:, 1:], torch.ones(b, n, dtype=torch.bool))
-                times[b, n] = taken(partial(objective.prepare, batch), repeats)
-                if b == LARGE[0]:
-                    yield _row(f"{name}: prepare {b} x {n}", times[b, n], bound_of(name))
-                    continue
-                step = taken(stepping(objective, batch), max(2, repeats // 3))
-                share = statistics.median(times[b, n]) / statistics.median(step)
-                figure = f"{name}: prepare {b} x {n}, beside a step"
-                yield Row(
-                    figure, share, "of a step", at_most=SHARE if name != "next_token" else None
-                )
+            if name == card.name:  # and no other name of the same
+                yield from _rows_of(card, 2 if quick else 15)
 
 
-def bound_of(name: str) -> float | None:
-    return SPANS if name == "span_corruption" else None
+def _rows_of(card: Card, repeats: int) -> Iterator[Row]:
+    name, claims = card.name, cast(Claims, card.claims)
+    own: dict[str, Any] = {"vocab": VOCAB} if "vocab" in card.option_names() else {}
+    objective: Any = catalog.build(name, **own)
+    for b, n in (SHIPPED, LARGE):
+        n += -n % claims.texts
+        batch = _batch(b, n, with_source=claims.source)
+        times = taken(partial(objective.prepare, batch), repeats)
+        figure, median = f"{name}: prepare {b} x {n}", statistics.median(times)
+        if b == LARGE[0]:
+            most = SPANS if name == "span_corruption" else None
+            yield Row(figure, median, "s", at_most=most, quartiles=quartiles(times))
+        else:
+            step = taken(stepping(objective, batch), max(2, repeats // 3))
+            most = None if name == "next_token" else SHARE
+            share = median / statistics.median(step)
+            yield Row(f"{figure}, beside a step", share, "of a step", at_most=most)
 
 
-def _row(figure: str, seconds: list[float], at_most: float | None) -> Row:
-    return Row(
-        figure, statistics.median(seconds), "s", at_most=at_most, quartiles=quartiles(seconds)
-    )
+def _batch(b: int, n: int, *, with_source: bool) -> Any:
+    """Random texts; or targets, with other random texts as their sources."""
+    from attnlab.tasks import Batch
+
+    tokens = torch.randint(VOCAB, (b, 2 * n + 1), generator=torch.Generator().manual_seed(0))
+    inputs, targets, source = tokens[:, :n], tokens[:, 1 : n + 1], tokens[:, n + 1 :]
+    real = torch.ones(b, n, dtype=torch.bool)
+    return Batch(inputs, targets, real, *((source, real) if with_source else ()))
 
 
 def taken(call: Callable[[], object], repeats: int) -> list[float]:

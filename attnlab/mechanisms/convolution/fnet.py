@@ -85,8 +85,7 @@ def _waves(steps: Tensor, N: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
 
 @form
 def fft(x: Tokens, *, padding: TokenPadding = None) -> Tokens:
-    """Computes the map by the fast Fourier transform; sequences with padding one after the
-    other."""
+    """``naive`` by the fast Fourier transform; sequences with padding one after the other."""
     if padding is None:
         return _Transform.apply(x)
     out = torch.zeros_like(x)

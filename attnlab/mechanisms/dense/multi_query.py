@@ -91,8 +91,7 @@ def grouped(
     q: Queries, k: GroupKeys, v: GroupValues, *,
     mask: Mask = None, bias: Bias = None, scale: float | None = None,
 ) -> Outputs:  # fmt: skip
-    """Computes the attention without repeating: (b, g, h/g · n, d) queries times (b, g, m, d)
-    keys."""
+    """``naive`` without repeating: (b, g, h/g · n, d) queries times (b, g, m, d) keys."""
     repeats, n = queries_per_key_head(q, k), q.shape[-2]
     allowed = patterns.dense_of(mask, q, k)
     scale = q.shape[-1] ** -0.5 if scale is None else scale

@@ -151,7 +151,7 @@ def chunked(
     u: HeadVector, t: HeadVector, weight: DistanceWeight, *,
     padding: TokenPadding = None, options: TransformerXLOptions = TransformerXLOptions(),
 ) -> Outputs:  # fmt: skip
-    """Reads one segment after the other."""
+    """``naive``, one segment after the other."""
     n, at, out = q.shape[-2], torch.arange(q.shape[-2], device=q.device), []
     r = past_keys(weight, min(n, options.segment + options.memory))
     for start in range(0, n, options.segment):

@@ -97,7 +97,7 @@ def _added(x: Tensor, stacks: Tensor, decays: Tensor) -> Tensor:
 def gathered(
     x: Tokens, decays: Decays, *, structure: TreeBatch, options: TreePositionOptions
 ) -> Tokens:
-    """Computes one step of all paths at once."""
+    """``naive``, one step of all paths at once."""
     structure.check_fits(x.shape[0], x.shape[1], x.device)
     ranks, at, steps = structure.rank.clamp(max=options.branches - 1), None, []
     branches = torch.arange(options.branches, device=x.device)

@@ -107,7 +107,7 @@ def edges(
     q: Queries, k: SelfKeys, v: SelfValues, *,
     structure: GraphBatch, options: ExtraHopOptions = ExtraHopOptions(),
 ) -> Outputs:  # fmt: skip
-    """Computes it over the list of links."""
+    """``naive`` over the list of links."""
     structure.check_fits(len(q), q.shape[2], q.device)
     own, keys = of_tokens(q), of_tokens(k)
     if options.score == "dot":

@@ -137,7 +137,7 @@ def check_kinds(structure: GraphBatch, kinds: int) -> None:
 
 @form(autocast=True)
 def edges(v: SelfValues, choices: Choices, *, structure: GraphBatch) -> Outputs:
-    """Computes it without a product of matrices: $Q_1 (Q_2 (\\cdots (Q_s V)))$ over D."""
+    """``naive`` without a product of matrices: $Q_1 (Q_2 (\\cdots (Q_s V)))$ over D."""
     structure.check_fits(len(v), v.shape[2], v.device)
     check_kinds(structure, choices.shape[2] - 1)
     chosen = note("choices", _chosen(choices))

@@ -110,7 +110,7 @@ def fused(
     q: Queries, k: SelfKeys, v: SelfValues, *,
     structure: TextPairs, options: RCIOptions = RCIOptions(),
 ) -> Outputs:  # fmt: skip
-    """Computes it by PyTorch's ``scaled_dot_product_attention``."""
+    """``naive`` by PyTorch's ``scaled_dot_product_attention``."""
     return sdpa.attend(q, k, v, mask=_allowed(q, structure, options), bias=None, scale=None)
 
 

@@ -104,7 +104,7 @@ def naive(q: Queries, k: Keys, v: Values, *, padding: KeyPadding = None) -> Outp
 
 @checked
 def fused(q: Queries, k: Keys, v: Values, *, padding: KeyPadding = None) -> Outputs:
-    """Computes it by PyTorch's ``scaled_dot_product_attention``."""
+    """``naive`` by PyTorch's ``scaled_dot_product_attention``."""
     return ATTEND["fused"](q, k, v, padding)
 
 

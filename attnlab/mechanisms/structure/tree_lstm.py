@@ -88,7 +88,7 @@ def _cell(i_o_u: Float[Tensor, "... 3 d"], kept: Tensor) -> tuple[Tensor, Tensor
 
 @form(autocast=True)
 def levels(x: Gates, recurrent: Recurrent, *, structure: TreeBatch) -> States:
-    """Computes all nodes of one height together."""
+    """``naive`` for all nodes of one height together."""
     b, n, _, d = x.shape
     structure.check_fits(b, n, x.device)
     inputs = x.flatten(0, 1)

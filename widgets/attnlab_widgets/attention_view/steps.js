@@ -9,7 +9,7 @@ export function halves(bits) {
   });
 }
 
-/** What attnlab_widgets/vectors.py wrote: queries (n, d), keys (m, d), values (m, e), bias (n, m)?. */
+/** What vectors.py wrote: queries (n, d), keys (m, d), values (m, e), bias (n, m)?. */
 export function openVectors(buffer, header, n, m) {
   const { d, e, kinds } = header;
   let { at } = header;

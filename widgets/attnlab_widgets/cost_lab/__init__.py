@@ -230,7 +230,7 @@ class CostLab(BaseWidget):
 
     @property
     def _key(self) -> str:
-        """The setting, as ``key`` of ``lib/costs.js`` writes it."""
+        """The setting, as ``key`` of ``costs.js`` writes it."""
         both = "both" if self.backward else "forward"
         return f"{self.mechanism} {self.n} {self.dim} {self.heads} {both} {self._given}"
 

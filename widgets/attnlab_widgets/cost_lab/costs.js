@@ -1,4 +1,4 @@
-// Costs from the cards' formulas: the mirror of attnlab_widgets/cost_formulas.py and cost_lab.py, and no DOM.
+// Costs from the cards' formulas: the mirror of attnlab_widgets/cost_formulas.py and __init__.py, and no DOM.
 
 export const GROWTHS = {
   n: (n) => n,

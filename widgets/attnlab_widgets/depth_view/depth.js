@@ -1,11 +1,11 @@
-// How tokens come to their final state; the sentences are those of attnlab_widgets/depth_words.py.
+// How tokens come to their final state; the sentences are those of words.py.
 import { percent } from "#lib/film.js";
 import { two } from "#lib/plane.js";
 import { reader } from "#lib/quantization.js";
 
 const NEAR = 0.1; // of its final state: a token that close has settled
 
-/** What attnlab_widgets/depth_view.py wrote: {n, s, distance, change, probability}, (n, s) each. */
+/** What __init__.py wrote: {n, s, distance, change, probability}, (n, s) each. */
 export function openDepth(buffer, told) {
   const [n, s] = [told.tokens.length, told.steps.length];
   const next = reader(buffer, 0);

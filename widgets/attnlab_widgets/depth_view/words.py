@@ -1,5 +1,4 @@
-"""How tokens come to their final state, in sentences; ``depth.js`` says the same on the
-page."""
+"""How tokens come to their final state, in sentences; ``depth.js`` says the same on the page."""
 
 from attnlab.lens.depths import Passage
 from attnlab_widgets.memory_film.words import percent

@@ -1,5 +1,5 @@
 // The energy of a modern Hopfield network in the plane, and where updates lead a query.
-// The sentence is the one that attnlab_widgets/landscape_words.py says.
+// The sentence is the one that words.py says.
 import { attend, dot, listed, two } from "#lib/plane.js";
 
 const NEARLY_ALL = 0.9; // of the weight: a pattern that has as much is retrieved alone

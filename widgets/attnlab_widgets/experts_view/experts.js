@@ -1,10 +1,10 @@
-// Which expert computes which token; the sentences are those of attnlab_widgets/experts_words.py.
+// Which expert computes which token; the sentences are those of words.py.
 import { listed, two } from "#lib/plane.js";
 import { reader } from "#lib/quantization.js";
 
 export const NONE = -1;
 
-/** The layers of attnlab_widgets/experts_view.py with their numbers. */
+/** The layers of __init__.py with their numbers. */
 export function openLayers(buffer, told, n) {
   const next = reader(buffer, 0);
   return told.map((layer) => {

@@ -1,5 +1,5 @@
-// A graph and what its nodes attend to: the words of attnlab_widgets/graph_words.py, the receptive
-// field, and the arrows of the drawing.
+// A graph and what its nodes attend to: the words of words.py, the receptive field, and the
+// arrows of the drawing.
 import { listed, two } from "#lib/plane.js";
 
 const LEVELS = 65535;

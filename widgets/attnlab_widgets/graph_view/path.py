@@ -1,6 +1,6 @@
 """A path of hops in GraphView: along its edges information travels, one edge in each layer.
 
-``lib/graph.js`` has the same hops and marks for the page.
+``graph.js`` has the same hops and marks for the page.
 """
 
 from collections.abc import Sequence

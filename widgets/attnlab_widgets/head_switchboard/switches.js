@@ -1,4 +1,4 @@
-// Choices of silent heads: what each predicts, and the sentence that attnlab_widgets/head_switchboard.py says.
+// Choices of silent heads: what each predicts, and the sentence that __init__.py says.
 import { listed } from "#lib/plane.js";
 
 export const headName = ([layer, head]) => `${layer}.${head}`;

@@ -1,5 +1,5 @@
-// A query-key space from its bytes: attnlab_widgets/space_bytes.py writes them. Every block is
-// inflated on its own, so that a head costs nothing before it is looked at.
+// A query-key space from its bytes: bytes.py writes them. Every block is inflated on its own,
+// so that a head costs nothing before it is looked at.
 import { unzlibSync } from "fflate";
 
 const STEPS = 1023;

@@ -1,5 +1,5 @@
 // A signal through the kernel of a diagonal state space, or of a few taps. Complex numbers are
-// [re, im]. The sentence is the one that attnlab_widgets/signal_words.py says.
+// [re, im]. The sentence is the one that words.py says.
 import { two } from "#lib/plane.js";
 
 export const RULES = { zoh: "zero-order hold", bilinear: "bilinear rule" };

@@ -179,7 +179,7 @@ class Survey(BaseWidget):
         return picture(self)
 
     def shown(self) -> list[dict[str, Any]]:
-        """The rows that pass the filter, in order, as ``arranged`` of ``lib/survey.js``."""
+        """The rows that pass the filter, in order, as ``arranged`` of ``rows.js``."""
         if self.shelf != "mechanisms":
             return parts.shown(self._parts, self)
         words = self.search.casefold()

@@ -31,8 +31,7 @@ def row_of(card: Card) -> dict[str, Any]:
 
 
 def shown(rows: list[dict[str, Any]], survey: Any) -> list[dict[str, Any]]:
-    """The rows of the chosen role that pass the filter, as ``arrangedParts`` of
-    ``lib/survey.js``."""
+    """The rows of the chosen role that pass the filter, as ``arrangedParts`` of ``rows.js``."""
     words = survey.search.casefold()
     kept = [
         row

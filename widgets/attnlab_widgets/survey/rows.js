@@ -1,4 +1,4 @@
-// The survey's rows: their order and filter, the mirror of `shown` in attnlab_widgets/survey.py, and no DOM.
+// The survey's rows: their order and filter, the mirror of `shown` in __init__.py, and no DOM.
 
 const KEYS = { name: "title", claimed: "formula" };
 const sortable = (value) => (typeof value === "string" ? value.toLowerCase() : Number(value));
@@ -13,7 +13,7 @@ export function arranged(rows, { order, down, family, search }) {
   return [...found.sort((a, b) => (down ? compare(b, a) : compare(a, b))), ...rest];
 }
 
-/** The pages of one role of the other shelves: the mirror of attnlab_widgets/survey_parts.py. */
+/** The pages of one role of the other shelves: the mirror of parts.py. */
 export function arrangedParts(rows, { shelf, order, down, search }) {
   const words = search.toLowerCase();
   const kept = rows.filter((row) => row.role === shelf && `${row.title} ${row.name}`.toLowerCase().includes(words));

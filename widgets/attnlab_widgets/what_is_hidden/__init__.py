@@ -102,7 +102,7 @@ class WhatIsHidden(BaseWidget):
         first = "masked_lm" if "masked_lm" in names else names[0]
         self.objective = first if objective is None else objective
         self.rate, self.span, self.seed = rate, span, seed
-        self.place = self._first() if place is None else place
+        self.place = self.first_scored() if place is None else place
 
     @classmethod
     def of(
@@ -157,6 +157,11 @@ class WhatIsHidden(BaseWidget):
         found: dict[str, Any] = row["draws"][self._at(row)]
         return found
 
+    def first_scored(self) -> int:
+        """The first place of the present draw whose answer is scored; 0 if none is."""
+        scored = (at for at, place in enumerate(self.drawn()["asked"]) if place[1] >= 0)
+        return next(scored, 0)
+
     def _row(self, name: str) -> dict[str, Any]:
         rows: list[dict[str, Any]] = self._hidden["objectives"]
         return rows[self.objectives.index(name)]
@@ -165,10 +170,6 @@ class WhatIsHidden(BaseWidget):
         rate = RATES.index(self.rate) if row["rate"] else 0
         span = SPANS.index(self.span) if row["span"] else 0
         return (rate * (len(SPANS) if row["span"] else 1) + span) * SEEDS + self.seed
-
-    def _first(self) -> int:
-        scored = [at for at, place in enumerate(self.drawn()["asked"]) if place[1] >= 0]
-        return scored[0] if scored else 0
 
     def description(self) -> str:
         """How much of the text is scored, and what became of it."""
@@ -357,6 +358,8 @@ def told_of(
     vocabulary = [visible(name, 24) or "∅" for name in task.tokens(range(task.vocab))]
     table, rows, left_out = Table(), list[dict[str, Any]](), dict[str, str]()
     known = dict(history or {})
+    for name in known:
+        check_choice("objective of `history`", name, tuple(pairs))
     for name in [*pairs, *(each for each in _catalogue() if rest and each not in pairs)]:
         check_choice("objective", name, tuple(catalog.with_role("objective")))
         try:
@@ -403,15 +406,15 @@ def with_options(objective: nn.Module, **changes: Any) -> nn.Module:
 def _history(name: str, given: Any, row: Mapping[str, Any]) -> dict[str, Any]:
     found = check_mapping("history", given, "LossByPlace(…).as_dict()")
     steps, losses = list(found.get("steps", ())), [list(each) for each in found.get("losses", ())]
-    places = len(row["draws"][0]["asked"])
+    places = len(row["draws"][history_draw(row)]["asked"])
     if not 1 <= len(steps) <= MOST_STEPS or [len(each) for each in losses] != [places] * len(steps):
         raise ValueError(
             f"the history of {name} should have 1 to {MOST_STEPS} steps and a loss for each of its "
-            f"{places} places at every one of them; give LossByPlace(…).as_dict() of seed 0 and "
-            f"rate {RATES[0]}"
+            f"{places} places at every one of them; give LossByPlace(…).as_dict() of seed 0, rate "
+            f"{RATES[0]} and spans of {SPANS[1]}"
         )
     beside = [round(float(each), 3) for each in found.get("beside", [0.0] * len(steps))]
-    rounded = [[round(max(float(each), 0.0), 3) for each in row] for row in losses]
+    rounded = [[round(max(float(loss), 0.0), 3) for loss in line] for line in losses]
     return {"steps": [int(step) for step in steps], "losses": rounded, "beside": beside}
 
 

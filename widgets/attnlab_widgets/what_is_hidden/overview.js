@@ -41,7 +41,7 @@ export function overviewPanel(study, view) {
     if (across) {
       const most = study.drawOf(study.rows[line], now).asked.length - 1;
       study.set({ place: Math.min(most, Math.max(0, now.place + across)) });
-    } else study.choose(Math.min(study.rows.length - 1, Math.max(0, line + down)), -1);
+    } else study.choose(Math.min(study.rows.length - 1, Math.max(0, line + down)));
   });
 
   const said = () => study.readout();

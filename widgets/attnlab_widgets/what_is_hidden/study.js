@@ -13,7 +13,7 @@ export class Study {
   }
 
   set(changes) {
-    const state = { ...Object.fromEntries(NAMES.map((name) => [name, this.model.get(name)])), ...changes };
+    const state = { ...this.now(), ...changes };
     const most = this.drawOf(this.rows.find((row) => row.name === state.objective), state).asked.length - 1;
     const place = Math.max(0, Math.min(state.place, most));
     for (const [name, value] of Object.entries({ ...changes, place })) this.model.set(name, value);
@@ -22,7 +22,7 @@ export class Study {
 
   /** Read the traits, once for each drawing. */
   read() {
-    this.state = Object.fromEntries(NAMES.map((name) => [name, this.model.get(name)]));
+    this.state = this.now();
     this.line = Math.max(0, this.rows.findIndex((row) => row.name === this.state.objective));
     this.row = this.rows[this.line];
     this.draw = this.drawOf(this.row, this.state);
@@ -44,11 +44,12 @@ export class Study {
     return at < 0 ? "" : this.told.words[at];
   }
 
-  /** The objective of a row, at the place that belongs to a token of the text, if one does. */
-  choose(line, token) {
+  /** The objective of a row, at the place that belongs to a token of the text; without a token (-1),
+   *  or where no place belongs to it, at the first place that is scored. */
+  choose(line, token = -1) {
     const row = this.rows[line];
-    const { asked } = this.drawOf(row, { ...this.state, ...this.now() });
-    const found = asked.findIndex((place) => place[3] === token);
+    const { asked } = this.drawOf(row, this.now());
+    const found = token < 0 ? -1 : asked.findIndex((place) => place[3] === token);
     this.set({ objective: row.name, place: found >= 0 ? found : Math.max(0, asked.findIndex((place) => place[1] >= 0)) });
   }
 

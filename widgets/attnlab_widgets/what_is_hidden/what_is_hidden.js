@@ -24,7 +24,7 @@ function render({ model, el: host }) {
   study.read();
   const view = viewOf("attnlab-hidden", "What is hidden", "what-is-hidden");
   const { root } = view;
-  const objective = choice("objective", "objective", study.rows.map((row) => [row.name, row.name]), (name) => study.choose(study.rows.findIndex((row) => row.name === name), -1));
+  const objective = choice("objective", "objective", study.rows.map((row) => [row.name, row.name]), (name) => study.choose(study.rows.findIndex((row) => row.name === name)));
   const stepped = (text, testid, values) => slider(text, testid, { min: 0, max: values.length - 1, step: 1 }, (at) => study.set({ [testid]: values[at] }));
   const rate = stepped("rate", "rate", RATES);
   const span = stepped("span", "span", SPANS);

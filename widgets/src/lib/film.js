@@ -1,11 +1,11 @@
-// What a memory keeps while a token is read; the sentences are those of attnlab_widgets/film_words.py.
+// What a memory keeps while a token is read; the sentences are those of attnlab_widgets/memory_film/words.py.
 import { listed, two } from "./plane.js";
 import { mapOf } from "./maps.js";
 import { openLayer, reader } from "./quantization.js";
 
 export const [AHEAD, SEGMENT, NEAR, FAR, LOST] = [0, 1, 2, 3, 4];
 
-/** A layer of attnlab_widgets/memory_film.py with its numbers. */
+/** A layer of attnlab_widgets/memory_film/__init__.py with its numbers. */
 export function openFilm(buffer, told, n) {
   if (told.kind === "state") {
     const next = reader(buffer, told.at);

@@ -1,5 +1,5 @@
 // Attention of one query among keys of the plane, and what is drawn of it.
-// The sentence is the one that attnlab_widgets/plane_words.py says.
+// The sentence is the one that attnlab_widgets/query_on_a_plane/words.py says.
 
 const ALIKE = 1e-9; // scores that differ by less are the same
 

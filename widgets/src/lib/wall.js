@@ -1,4 +1,4 @@
-// The wall's bytes, order, filter and words: the mirror of attnlab_widgets/wall_bytes.py, and no DOM.
+// The wall's bytes, order, filter and words: the mirror of attnlab_widgets/wall/bytes.py, and no DOM.
 import { level } from "./colours.js";
 import { reader } from "./quantization.js";
 

@@ -123,7 +123,7 @@ def real_pairs(
     q: ComplexQueries, k: ComplexKeys, v: ComplexValues, *,
     mask: Mask = None, score: Score = "modulus",
 ) -> ComplexOutputs:  # fmt: skip
-    """Computes the attention by products of real matrices, each complex vector as [Re, Im]."""
+    """``naive`` by products of real matrices, each complex vector as [Re, Im]."""
     allowed = patterns.dense_of(mask, q, k)
     keys = as_pairs(k.conj() if score == "unconjugated" else k)
     q = q * q.shape[-1] ** -0.5

@@ -123,7 +123,7 @@ def banded(
     q: Queries, k: Keys, v: Values, span: Spans, *,
     padding: KeyPadding = None, options: AdaptiveSpanOptions = AdaptiveSpanOptions(),
 ) -> Outputs:  # fmt: skip
-    """Computes it in blocks of queries, each with the keys within the longest span.
+    """``naive`` in blocks of queries, each with the keys within the longest span.
 
     A block of c queries has the c + reach keys that end with its own. Of a long sequence the
     blocks are computed in several parts, and again in the backward pass, so that the weights of

@@ -91,8 +91,7 @@ def implicit(
     q: Queries, k: Keys, v: Values, *,
     alpha: Alpha = 1.5, mask: Mask = None, bias: Bias = None, scale: float | None = None,
 ) -> Outputs:  # fmt: skip
-    """Computes the weights by Newton's method, with the derivatives of the solution itself; first
-    ones only."""
+    """``naive`` by Newton's method, with the first derivatives of the solution itself only."""
     scores, allowed = _scores(q, k, mask, bias, scale)
     return _mean(entmax(scores, _of_heads(alpha, q), allowed), v)
 

@@ -158,7 +158,7 @@ def chunked(
     local_bias: LocalBias = None, padding: TokenPadding = None,
     options: MemorizingOptions = MemorizingOptions(),
 ) -> Outputs:  # fmt: skip
-    """Reads one segment after the other; of the memory only what was fetched is weighed."""
+    """``naive``, one segment after the other; of the memory only what was fetched is weighed."""
     at = positions_of(q.shape[2], q.device, padding=padding).expand(len(q), q.shape[2])
     return attend(
         unit(q, options), unit(k, options), v, gate, scale,

@@ -105,8 +105,8 @@ class LinformerOptions(Options):
             raise ValueError(
                 "layerwise sharing is one matrix for all layers: make it once, "
                 "projection=Projection(k, max_len), and give it to every layer with "
-                f"sharing='layerwise', got sharing={self.sharing!r} and "
-                f"projection={self.projection!r}"
+                f"sharing='layerwise' (got sharing={self.sharing!r} and "
+                f"projection={self.projection!r})"
             )
         if given and (self.k, self.max_len) != (128, 512):
             raise ValueError("k and max_len are those of the given projection; leave them out here")

@@ -126,7 +126,7 @@ def chunked(
     *, padding: TokenPadding = None, cell: nn.Module | None = None,
     options: BlockRecurrentOptions = BlockRecurrentOptions(),
 ) -> BothOutputs:  # fmt: skip
-    """Computes each block with the keys of two blocks."""
+    """``naive``, where each block has the keys of two blocks only."""
     return _in_blocks(
         Block(ids, gain, of_states, scale, cell), (q, cross_q, k, v), start, padding, options,
         all_keys=False,

@@ -24,7 +24,7 @@ def chunked(
     short_k: SelfKeys, short_v: SelfValues, u: HeadVector, t: HeadVector, weight: DistanceWeight, *,
     padding: TokenPadding = None, options: CompressiveOptions = CompressiveOptions(),
 ) -> Outputs:  # fmt: skip
-    """Reads with the columns that each segment attends to, and the relative shift."""
+    """``naive`` with the columns that each segment attends to only, and the relative shift."""
     (b, _, n, _), c = q.shape, options.segment
     there = torch.ones(b, n, dtype=torch.bool, device=q.device) if padding is None else padding
     places = torch.zeros(b, 0, dtype=torch.int64, device=q.device)  # of the compressed vectors

@@ -118,7 +118,7 @@ def real_pairs(
     tokens: Words, positions: Positions,
     amplitude: Table, frequency: Table, phase: Table | None = None,
 ) -> Waves:  # fmt: skip
-    """Computes the vectors by cosines and sines of real numbers."""
+    """``naive`` by cosines and sines of real numbers."""
     tokens = checked_ids(tokens, _rows(amplitude, frequency, phase), "tokens")
     angle = angles(tokens, positions, frequency, phase)
     lengths = note("amplitudes", look_up(amplitude, tokens))

@@ -130,7 +130,7 @@ def chunked(
     x: Tokens, log_A: PerState, steps: Tokens, B: Shared, C: Shared, skip: PerChannel,
     *, options: SelectiveScanOptions = SelectiveScanOptions(),
 ) -> Tokens:  # fmt: skip
-    """Computes spans of tokens."""
+    """``naive`` by spans of tokens."""
     out, state = advance(x, log_A, steps, B, C, skip, initial_state(x, log_A), options)
     note("state", state)
     return out

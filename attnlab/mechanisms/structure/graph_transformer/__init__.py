@@ -98,7 +98,7 @@ def naive(
 def edges(
     q: Queries, k: SelfKeys, v: SelfValues, *, structure: GraphBatch, gates: Gates | None = None
 ) -> Outputs:
-    """Computes it over the list of edges."""
+    """``naive`` over the list of edges."""
     structure.check_fits(len(q), q.shape[2], q.device)
     if gates is None:
         own, keys = of_tokens(q * q.shape[-1] ** -0.5), of_tokens(k)

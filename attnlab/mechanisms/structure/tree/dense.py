@@ -17,7 +17,7 @@ def dense(
     v: SelfValues, weights: Weights, vertical: Vertical, horizontal: Horizontal, *,
     structure: TreeBatch,
 ) -> SelfValues:  # fmt: skip
-    """Computes it by the paper's three operations on tensors of nodes × leaves."""
+    """``naive`` by the paper's three operations on tensors of nodes × leaves."""
     structure.check_fits(len(v), v.shape[2], v.device)
     interpolated = note("interpolated", interpolate(v, vertical, horizontal, structure=structure))
     averages = note("averages", upward_average(interpolated, structure=structure))

@@ -20,7 +20,7 @@ def parallel(
     v: SelfValues, weights: Weights, vertical: Vertical, horizontal: Horizontal, *,
     structure: TreeBatch,
 ) -> SelfValues:  # fmt: skip
-    """Computes all nodes at once: along the paths of the leaves where these are short, else by
+    """``naive`` for all nodes at once: along the paths of the leaves where these are short, else by
     a matrix of the shares of all tokens."""
     structure.check_fits(len(v), v.shape[2], v.device)
     if not structure.paths.numel():
