@@ -57,7 +57,7 @@ check_total_correlation = Exercise(
     """,
     right=_correlation,
     cases=_correlation_cases,
-    axes="u v",
+    axes="",
     mistakes={
         but(joint=False): "Those are the entropies of the words. Take that of the pair off.",
         but(bits=True): "That is in bits. Nats take the natural logarithm.",
