@@ -232,6 +232,8 @@ def task_for(card: Card) -> Any:
         return attnlab.tasks.task("two_dialects", words=4, shortest=2)
     if card.claims.texts == 3:  # type: ignore[union-attr]
         return attnlab.tasks.task("citations", words=8)
+    if card.structure is not None:
+        return attnlab.tasks.task("agreement", form="tree", most=0, words=10)
     return attnlab.tasks.task("copying", items=4)
 
 

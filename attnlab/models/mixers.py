@@ -49,7 +49,7 @@ def build_cross(options: Options) -> nn.Module:
 
 def structural() -> list[str]:
     """The names of the mechanisms that are told what connects the tokens."""
-    return [card.name for card in catalog.cards() if card.structure is not None]
+    return [card.name for card in catalog.cards() if card.mixes and card.structure is not None]
 
 
 def _is_told(name: str) -> bool:

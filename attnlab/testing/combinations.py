@@ -73,6 +73,9 @@ def step(made: TinyTransformer, objective: str = "next_token") -> None:
     asked = objective_of(objective)
     if catalog.card(objective).claims.source:  # type: ignore[union-attr]
         batch = Batch(tokens, tokens.roll(-1, 1), source=tokens.roll(1, 1))
+    if (connected := catalog.card(objective).structure) is not None:
+        real = torch.ones_like(tokens, dtype=torch.bool)
+        batch = Batch(tokens, batch.targets, structure=connected.example(real))
     asked.fitted(made)
     loss, count = asked(made.train(), batch, torch.Generator().manual_seed(0))
     assert loss.isfinite()

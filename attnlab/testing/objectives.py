@@ -124,7 +124,12 @@ def text(card: Card, rows: int = ROWS, width: int = N) -> Text:
     targets[0] = UNSCORED  # a row in which nothing is scored
     padding[1] = False  # and one that is empty
     targets[1] = UNSCORED
-    return Text(tokens[:, :-1], targets, padding)
+    return Text(tokens[:, :-1], targets, padding, structure=structure(card, padding))
+
+
+def structure(card: Card, padding: Tensor) -> Any:
+    """An example of what connects the tokens, where the objective needs it."""
+    return None if card.structure is None else card.structure.example(padding)
 
 
 def pairs(rows: int, words: int) -> Text:
@@ -267,7 +272,8 @@ def test_where_nothing_is_scored_the_sum_is_zero(card: Card) -> None:
     given = text(card)
     padding = torch.zeros_like(given.inputs, dtype=torch.bool)
     unscored = torch.full_like(given.targets, UNSCORED)
-    nothing = Text(given.inputs, unscored, padding, given.source, given.source_padding)
+    connected = structure(card, padding)
+    nothing = Text(given.inputs, unscored, padding, given.source, given.source_padding, connected)
     loss, count = summed(card, model(card), nothing)
     assert loss.item() == 0
     assert count == 0

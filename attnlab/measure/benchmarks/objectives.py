@@ -39,7 +39,7 @@ def _rows_of(card: Card, repeats: int) -> Iterator[Row]:
     objective: Any = catalog.build(name, **own)
     for b, n in (SHIPPED, LARGE):
         n += -n % claims.texts
-        batch = _batch(b, n, with_source=claims.source)
+        batch = _batch(b, n, with_source=claims.source, structure=card.structure)
         times = taken(partial(objective.prepare, batch), repeats)
         figure, median = f"{name}: prepare {b} x {n}", statistics.median(times)
         if b == LARGE[0]:
@@ -52,14 +52,18 @@ def _rows_of(card: Card, repeats: int) -> Iterator[Row]:
             yield Row(f"{figure}, beside a step", share, "of a step", at_most=most)
 
 
-def _batch(b: int, n: int, *, with_source: bool) -> Any:
-    """Random texts; or targets, with other random texts as their sources."""
+def _batch(b: int, n: int, *, with_source: bool, structure: Any) -> Any:
+    """Random texts, perhaps as examples of trees; or targets, with other random texts as their
+    sources."""
     from attnlab.tasks import Batch
 
     tokens = torch.randint(VOCAB, (b, 2 * n + 1), generator=torch.Generator().manual_seed(0))
     inputs, targets, source = tokens[:, :n], tokens[:, 1 : n + 1], tokens[:, n + 1 :]
     real = torch.ones(b, n, dtype=torch.bool)
-    return Batch(inputs, targets, real, *((source, real) if with_source else ()))
+    connected = None if structure is None else structure.example(real)
+    if with_source:
+        return Batch(inputs, targets, real, source, real)
+    return Batch(inputs, targets, real, structure=connected)
 
 
 def taken(call: Callable[[], object], repeats: int) -> list[float]:

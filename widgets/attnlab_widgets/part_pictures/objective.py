@@ -15,11 +15,14 @@ from attnlab.figures.drawing import Drawing
 from attnlab.figures.layout import text_width
 from attnlab.figures.theme import SERIES, Theme
 from attnlab.objectives.batches import UNSCORED
+from attnlab.structures.tree import Tree
+from attnlab.structures.tree_batch import TreeBatch
 from attnlab.tasks import Batch
 from attnlab_widgets.part_pictures.sketch import SMALL, WIDE, Sketch, counted, sheet
 
 TEXT = "the old cat saw the dog and the dog ran to the old cat ."
 SOURCE, TARGET = "the old cat saw the dog .", "le vieux chat vit le chien ."
+TREE = "(S (NP the old cat) (VP saw (NP the dog) (PP on (NP my red mat))) .)"
 WRITTEN = "un vieux chat voit un chien ."
 """A source with its target, and what a teacher writes in the place of the target."""
 _TOP, _TALL, _LINE, _GAP = 28, 18, 44, 4
@@ -85,6 +88,8 @@ def look(card: Card) -> Example:
     """The example as the objective hands it to a model."""
     claims: Any = card.claims
     vocabulary, given = _pair() if claims.source else _text(claims.texts)
+    if card.structure is not None:
+        vocabulary, given = _tree()
     objective: Any = build(card.name, **_given(card, vocabulary))
     with record() as notes:
         asked = objective.prepare(given, torch.Generator().manual_seed(1))
@@ -127,6 +132,16 @@ def _text(texts: int) -> tuple[list[str], Batch]:
     tokens = torch.tensor([[vocabulary.index(word) for word in words]])
     real = torch.ones(1, len(words) - 1, dtype=torch.bool)
     return vocabulary, Batch(tokens[:, :-1], tokens[:, 1:], real)
+
+
+def _tree() -> tuple[list[str], Batch]:
+    """The labels of a sentence's tree, and its leaves and then its nodes."""
+    tree = Tree.read(TREE)
+    labels = [each.label for each in (*tree.leaves(), *tree.nodes())]
+    vocabulary = sorted({*labels})
+    tokens = torch.tensor([[vocabulary.index(label) for label in labels]])
+    real = torch.ones_like(tokens, dtype=torch.bool)
+    return vocabulary, Batch(tokens, tokens, real, structure=TreeBatch.of([tree]))
 
 
 def _pair() -> tuple[list[str], Batch]:
