@@ -21,17 +21,17 @@ term with the weight c for the vectors before the output layer, $c\,(1 - \cos(h_
 ``naive``       one scored target and one class after the other.
 ``vectorised``  all of them at once.
 
-It stands among the objectives, not among the compressions, since the smaller module is one that the
-reader chooses, and what is changed is what it learns from.
+It is an objective, and no compression: the smaller model is one that the reader chooses, and what
+is changed is what it learns from.
 
 Common mistakes: the factor T² forgotten; a softmax in the place of its logarithm as the first
 argument of ``kl_div``, and its mean over classes too; a teacher in training mode, whose dropout
 gives other logits each time; a gradient to the teacher.
 
 Departures.
-- every scored target weighs alike, in all three terms; the original divides by rows
+- every scored target weighs alike, in all three terms
 - the divergence is asked where the task scores a target, and unlabelled rows have none
-- the first half of DistilBERT, its layers taken from the teacher, is left to the caller
+- DistilBERT's first values, taken from layers of the teacher, are left to the caller
 
 Hinton, Vinyals, Dean. Distilling the Knowledge in a Neural Network. NeurIPS Workshop on Deep
 Learning 2014, arXiv:1503.02531. Sanh, Debut, Chaumond, Wolf. DistilBERT, a distilled version of
@@ -39,7 +39,7 @@ BERT: smaller, faster, cheaper and lighter. NeurIPS EMC2 Workshop 2019, arXiv:19
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -50,14 +50,8 @@ from attnlab.core.modes import mode
 from attnlab.core.options import Options
 from attnlab.core.precision import upcast
 from attnlab.objectives.asked import Asked, kept
-from attnlab.objectives.batches import (
-    UNSCORED,
-    Batch,
-    CrossEntropy,
-    check_logits,
-    logits_of,
-    summed_loss,
-)
+from attnlab.objectives.batches import UNSCORED, Batch, CrossEntropy, summed_loss
+from attnlab.objectives.taught import Answers, check_alike, read
 
 # ---- options
 
@@ -75,21 +69,13 @@ class DistillationOptions(Options):
     def check(self) -> None:
         if self.temperature <= 0:
             raise ValueError(f"temperature should be above 0, got {self.temperature}")
-        for name in ("soft", "hard", "cosine"):
-            if getattr(self, name) < 0:
-                raise ValueError(
-                    f"{name} is a weight of a loss, at least 0, got {getattr(self, name)}"
-                )
+        weights = {"soft": self.soft, "hard": self.hard, "cosine": self.cosine}
+        for name, weight in weights.items():
+            if weight < 0:
+                raise ValueError(f"{name} is a weight of a loss, at least 0, got {weight}")
 
 
 # ---- forms
-
-
-class Answers(NamedTuple):
-    """The student's logits, and its vectors before the output layer where they are compared."""
-
-    logits: Tensor
-    vectors: Tensor | None = None
 
 
 def naive(
@@ -193,7 +179,7 @@ class Distillation(CrossEntropy):
         teacher = self.teacher
         home = next(teacher.parameters()).device
         with torch.no_grad(), mode(teacher, training=False):
-            found = self._read(teacher, asked.to(home))
+            found = read(teacher, asked.to(home), vectors=self.options.cosine > 0)
         own = dict(getattr(asked, "kept", {}))
         own["teacher"] = found.logits.to(asked.targets.device)
         if found.vectors is not None:
@@ -204,19 +190,9 @@ class Distillation(CrossEntropy):
 
     def answers(self, model: nn.Module, batch: Batch) -> Any:
         """The student's logits, and its vectors where they are compared."""
-        found = self._read(model, batch)
-        taught = kept(batch, "teacher")
-        if found.logits.shape[-1] != taught.shape[-1]:
-            raise ValueError(
-                f"the teacher answers with one of {taught.shape[-1]} classes or tokens, and the "
-                f"student with one of {found.logits.shape[-1]}; both need the same vocabulary"
-            )
-        if found.vectors is not None and found.vectors.shape != kept(batch, "vectors").shape:
-            raise ValueError(
-                f"cosine compares vectors, and those of the teacher are "
-                f"{kept(batch, 'vectors').shape[-1]} wide, of the student "
-                f"{found.vectors.shape[-1]}; take a student of the same width, or cosine=0"
-            )
+        found = read(model, batch, vectors=self.options.cosine > 0)
+        of_teacher = Answers(kept(batch, "teacher"), batch.kept.get("vectors"))  # type: ignore[attr-defined]
+        check_alike(found, of_teacher)
         return found
 
     def loss(self, answers: Any, batch: Batch) -> Tensor:
@@ -234,31 +210,9 @@ class Distillation(CrossEntropy):
     def right(self, answers: Any, batch: Batch) -> Tensor:
         return super().right(answers.logits, batch)
 
-    def _read(self, model: Any, batch: Batch) -> Answers:
-        if not self.options.cosine:
-            logits = logits_of(model, batch)
-            check_logits(logits, batch)
-            return Answers(logits)
-        read = getattr(model, "encode", None)
-        kind = getattr(model, "kind", "token_classifier")  # what has none is taken at its word
-        if (
-            read is None
-            or kind != "token_classifier"
-            or batch.targets.dim() != 2
-            or batch.source is not None
-        ):
-            raise ValueError(
-                "cosine compares the vector of each token before the output layer; take models of "
-                "kind='token_classifier', or cosine=0"
-            )
-        vectors = read(batch.inputs, padding=batch.padding)
-        logits = model.logits(vectors)
-        check_logits(logits, batch)
-        return Answers(logits, vectors)
-
 
 def uniform_loss(batch: Any, classes: int) -> float:
-    """Of a student that gives all classes the same probability, for each target."""
+    """The loss of a student that gives all classes the same probability, for each target."""
     o = DistillationOptions()
     taught = kept(batch, "teacher")[batch.targets != UNSCORED]
     even = divergence(torch.zeros_like(taught), taught, o.temperature).mean()
