@@ -111,7 +111,10 @@ OTHERWISE = {
     "check_gap": (4, 1 / 0.25),
     "check_h3_state": (state_of_h3(),),
     "check_half_life": (34.7,),
-    "check_hash_length": (next(n for n in range(1000, 20_000) if 2 * n / 64 * 64 >= 4 * 64 * 129),),
+    "check_hash_length": (
+        next(n for n in range(1000, 20_000) if 2 * n / 64 * 64 >= 4 * 64 * 129),
+        16_500,
+    ),
     "check_index_ratio": (12 * 2 * 16 / 16,),
     "check_mean_floor": (floor_of_means(), 0.297, 0.3, np.float32(0.2971)),
     "check_mode_half_life": (200 * math.log(2), 139),
