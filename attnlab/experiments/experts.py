@@ -16,8 +16,11 @@ steps and batches). The feed-forward layers are:
 What is measured: the loss on unseen text (nats per byte) and of each layer the balance E Σ f P (1
 if the experts are used alike, 8 if one has all bytes), how many bytes the fullest expert is chosen
 by, how many are dropped in evaluation, and how much of the choice the byte alone tells: the
-mutual information of byte and expert beside the entropy of the expert. The lesson about experts
-draws what
+mutual information of byte and expert beside the entropy of the expert.
+
+All of these have 400 updates and one learning rate. The control has 1,000 updates, and each of four
+arms is trained with two rates: a layer that looks worse may only have had the wrong one. The lesson
+about experts draws what
 
     python -m attnlab.experiments experts --threads 1 --json \\
         attnlab/experiments/assets/08_experts.json
@@ -26,6 +29,7 @@ has written.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -35,7 +39,7 @@ from torch.nn import functional as F
 
 from attnlab.core.experts import balance
 from attnlab.core.probe import record
-from attnlab.experiments.grid import Arm, Grid, Scores, Trained
+from attnlab.experiments.grid import Arm, Grid, Grids, Scores, Trained
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks.documentation import Documentation
 
@@ -127,5 +131,19 @@ GRID = Grid(
     training={"batch_size": 16, "learning_rate": 4e-3},
     figure="{arm}, step {step}, {what}, seed {seed}",
 )
+LONGER, RATES, UPDATES = ("switch", "random router", "narrow", "wide"), (2e-3, 4e-3), 1000
+CONTROL = replace(
+    GRID,
+    arms={
+        f"{arm} at {rate:g}": Arm(text, ARMS[arm], {"learning_rate": rate})
+        for arm in LONGER
+        for rate in RATES
+    },
+    score=lambda trained: {"loss": _scores(trained)["loss"]},
+    steps=UPDATES,
+    figure="{arm}, " + f"{UPDATES} updates, " + "{what}, seed {seed}",
+)
 SEEDS = GRID.seeds
-build, film, rows, batches = GRID.build, GRID.film, GRID.rows, GRID.batches
+build, film = GRID.build, GRID.film
+BOTH = Grids((GRID, CONTROL))
+rows, batches = BOTH.rows, BOTH.batches
