@@ -1,8 +1,8 @@
 """Dialects: what models lose that write all words of a sentence at once.
 
 Every model has one encoder layer and one decoder layer of width 32, and two heads. The task is
-``two_dialects``: six words are translated into one of two dialects, by a coin. The arms, of 400
-updates with a learning rate of 0.01 where nothing else stands:
+``two_dialects``: six words are translated into one of two dialects, by a coin. These are the arms;
+they have 400 updates and a learning rate of 0.01 where no other numbers stand in brackets:
 
     left to right   an ordinary decoder
     plain           nat: six masks are answered at once
@@ -14,12 +14,13 @@ updates with a learning rate of 0.01 where nothing else stands:
                     plain model mixed dialects here, too, the coin would not be the reason (1,500)
     by the word     plain, where a coin is tossed for each word: C is 0 here as well
 
-Of each it is scored how many of its likeliest sentences, and of those drawn from its probabilities,
-are a translation; the loss of each word as it is trained; and how many nats its probabilities of
-sentences are from those of the data, which is at least C(Y | X) for a model that writes all at once
-(exact: each source has two translations, or one). The arms that learn from the coin of the sentence
-are also trained with the other ones of three learning rates, 0.01, 0.003 and 0.001, of which only
-the loss of a word is kept. Lesson 66 draws what
+The scores of an arm are the shares of its likeliest sentences, and of sentences drawn from its
+probabilities, that are translations; the loss of a word by its own objective; and the distance in
+nats between its probabilities of sentences and those of the data. This distance is exact, since a
+source has few translations, and is at least C(Y | X) for a model that writes all words at once.
+
+Five arms are also trained with the other two of the learning rates 0.01, 0.003 and 0.001 (of these
+trainings only the loss of a word is kept). Lesson 66 draws what
 
     python -m attnlab.experiments dialects --json attnlab/experiments/assets/66_dialects.json
 
