@@ -30,6 +30,9 @@ def test_each_arm_has_as_many_rows_of_each_task_as_it_says() -> None:
         arm = mixtures.TOGETHER.arms[name]
         for task in mixtures.TASKS:
             assert arm.training["batch_size"] * arm.task.rates[task.name] == pytest.approx(rows)
+    for task in mixtures.TASKS:
+        alone = mixtures.APART.arms[f"{task.name} alone"]
+        assert alone.training["batch_size"] * alone.task.rates[task.name] == 8
 
 
 def test_an_answer_is_right_if_all_its_words_are() -> None:
@@ -89,6 +92,13 @@ def test_what_the_stored_rows_say_of_the_four_tasks() -> None:
         assert abs(means["R = 1 more", task] - means["R = 0", task]) < 2
     assert 9 < means["R = 0", "selective_copying"] - means["R = 1", "selective_copying"] < 13
     assert 3 < means["R = 0", "number_words"] - means["R = 1", "number_words"] < 6
+
+
+def test_what_they_say_of_models_of_one_task() -> None:
+    """The shared model is as good, within the mean of the seeds."""
+    for task in TASKS:
+        shared, own = (of_seeds(arm, f"{task} right") for arm in ("R = 0", f"{task} alone"))
+        assert abs(sum(shared) - sum(own)) / 3 < 2
 
 
 def test_what_they_say_of_names_that_were_never_needed() -> None:
