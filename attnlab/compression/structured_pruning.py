@@ -171,9 +171,10 @@ class StructuredPruning(nn.Module):
 
     def bytes(self, module: nn.Module) -> int:
         """What the matrices take when they are stored without the masked units: the numbers that
-        are left, and a bit for each unit."""
+        are left, and a bit for each of their rows or columns."""
         check_module(module)
-        bits = sum(-(-p.count // 8) for p in units_of(module) if mask_on(p.parts[0].layer))
+        places = [place for place in units_of(module) if not place.left().all()]
+        bits = sum(-(-p.count * part.width // 8) for p in places for part in p.parts)
         layers: Any = [layer for layer in module.modules() if isinstance(layer, nn.Linear)]
         masks = [(layer.weight, mask_on(layer)) for layer in layers]
         left = [W.numel() if m is None else int(m.mask.sum()) for W, m in masks]
@@ -191,7 +192,7 @@ CARD = Card(
     family="compression",
     role="compress",
     forms=FORMS,
-    claims=Compression(bytes=4 * r * N + f / 8, error=1 - r),
+    claims=Compression(bytes=4 * r * N + f / 4, error=1 - r),
     letters={"r": "kept"},
     build=StructuredPruning,
     variants=({"kept": 0.0}, {"kept": 0.25}, {"kept": 0.9, "units": "hidden"}, {"kept": 1.0}),

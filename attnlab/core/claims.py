@@ -11,6 +11,7 @@ x      elements of the stream that goes through the layers
 a      elements that the backward pass of one layer keeps
 p      parameters of one layer
 N      weights of a module
+B, S   bits of a weight that is an integer; scales, one for a matrix or for each of its rows
 s      targets that the task itself scores
 b      rows of a batch; n are then its real tokens
 V, r   tokens that a text is made of; rows of a batch of which something is scored

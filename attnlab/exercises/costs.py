@@ -207,14 +207,14 @@ _ROUNDS: dict[int, tuple[int, int]] = {7: (5, 10), 6: (4, 9)}  # and which calls
 
 
 def _ratios(function: Function) -> list[float]:
-    """What it gives for each number of rounds, to nine digits."""
+    """What it gives for each number of rounds, to the six digits that a float32 holds."""
     found = []
     for rounds, busy in _ROUNDS.items():
         value = _timed(function, rounds, busy)
         number = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
         if not isinstance(number, numbers.Real):
             raise Mistake(f"ratio(…) should give one number; it gave {type_name(value)}.")
-        found.append(float(f"{number:.9g}"))
+        found.append(float(f"{number:.6g}"))
     return found
 
 

@@ -106,6 +106,9 @@ check_induction_head = Exercise(
             "The keys are the tokens' own vectors, so the head attends to earlier places of the "
             "same token: each key should be the vector of the token before it."
         ),
+        (lambda x, sharpness: _attended(x, sharpness * x @ _shifted(x).mT / x.shape[1] ** 0.5)): (
+            "The scores are divided by √d: here `sharpness` is their only factor."
+        ),
         (lambda x, sharpness: _attended(x, sharpness * _shifted(x) @ x.mT)): (
             "The queries are shifted, not the keys: a query is the vector of its own token."
         ),
@@ -150,8 +153,12 @@ check_uniform_share = NumberExercise(
             "Queries without any induction key do not count: divide by the number of those that "
             "have one."
         ),
-        (1 / 2 + 3 / 4) / 2: (
+        (1 / 2 + 2 / 4) / 2: (
             "A query attends to itself, too: place 2 attends to 3 places, place 4 to 5."
+        ),
+        (1 / 4 + 2 / 6) / 2: (
+            "The places are counted from 1. They are counted from 0, so the query at place i "
+            "attends to i + 1 places: 3 at place 2, 5 at place 4."
         ),
         (1 / 3 + 1 / 5) / 2: "The last x has two induction keys: the tokens after both earlier x.",
         1 / 3: "That is the x at place 2 alone. The last x counts, too.",

@@ -130,6 +130,14 @@ check_near_share = Exercise(
             "Only rows with r tokens or more are averaged; the first rows have all their weight "
             "near, and belong to the mean."
         ),
+        (
+            lambda weights, r: (
+                (_near(weights, r) * len(weights) - weights[:r].sum()) / (len(weights) - r)
+            )
+        ): (
+            "Only rows with more than r tokens are averaged; the first r rows have all their "
+            "weight near, and belong to the mean."
+        ),
         (lambda weights, r: _near(weights, r) * len(weights)): (
             "That is the sum over all rows; divide by the number of rows."
         ),

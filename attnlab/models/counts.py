@@ -8,6 +8,7 @@ full n × n matrix, also where it is causal, because the naive form computes the
 """
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -107,7 +108,7 @@ def _flops(model: TinyTransformer, n: int) -> dict[str, int]:
 
 
 def _blank_input(model: TinyTransformer, n: int) -> dict[str, Tensor]:
-    device = next(model.embedding.parameters()).device
+    device = next(chain(model.embedding.parameters(), model.embedding.buffers())).device
     if model.features is not None:
         return {"tokens": torch.zeros(1, n, model.features, device=device)}
     tokens = torch.zeros(1, n, dtype=torch.long, device=device)

@@ -1,5 +1,6 @@
 """What a model is called with, checked at the door; every refusal is a sentence."""
 
+from itertools import chain
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -135,7 +136,8 @@ def check_input(tokens: Tensor, padding: Tensor | None, start: int, model: Reade
             f"the sequence has {start + n} positions, more than the model's "
             f"max_len={model.max_len}; shorten it, or build the model with a larger max_len"
         )
-    home = next(model.embedding.parameters()).device
+    table = model.embedding
+    home = next(chain(table.parameters(), table.buffers())).device  # of integers: no parameter
     if tokens.device != home:
         raise ValueError(
             f"the input is on {tokens.device} but the model is on {home}; "

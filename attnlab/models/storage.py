@@ -106,6 +106,13 @@ def _metadata(config: Mapping[str, Any], extra: Mapping[str, str]) -> dict[str, 
         ) from error
 
 
+def read_told(path: str | Path) -> dict[str, str]:
+    """The strings of a file, without its digest."""
+    metadata: dict[str, str] = _open(path, lambda file: file.metadata() or {})
+    metadata.pop(DIGEST, None)
+    return metadata
+
+
 def read_config(path: str | Path) -> tuple[dict[str, Any], dict[str, str]]:
     """Config and the other strings of a file that ``save`` wrote."""
     metadata = _open(path, lambda file: file.metadata() or {})

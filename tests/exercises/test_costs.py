@@ -47,6 +47,10 @@ def fair_tensor(*given: Any) -> Tensor:
     return (times[:, 0] / times[:, 1]).quantile(0.5)
 
 
+def fair_float32(*given: Any) -> Tensor:
+    return fair_tensor(*given).float()
+
+
 WATCH_WRONG = {
     "nothing": ("was called 0 times", lambda *given: 1.5),
     "no number": ("should give one number", lambda *given: list(pairs(*given))),
@@ -57,7 +61,7 @@ WATCH_WRONG = {
 
 RIGHT = [
     *((check_exponent, solution) for solution in (by_numpy, by_least_squares)),
-    *((check_stopwatch, solution) for solution in (fair, fair_tensor)),
+    *((check_stopwatch, solution) for solution in (fair, fair_tensor, fair_float32)),
 ]
 
 TestAnswers = answers_to(RIGHT, [(check_stopwatch, WATCH_WRONG)])

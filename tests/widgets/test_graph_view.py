@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import re
 from base64 import b64decode
 from io import BytesIO
@@ -467,6 +468,24 @@ def test_the_picture_is_small_and_its_names_lie_apart(node: int | None) -> None:
                  for part in texts for x, y in [part["at"]]]  # fmt: skip
         for (a, b, c, d), (e, f, g, h) in itertools.combinations(boxes, 2):
             assert not (a < g and e < c and b < h and f < d)
+
+
+def test_the_name_at_the_end_of_a_path_lies_beside_its_arrow() -> None:
+    """Pages on a ring, two links: the place below the last page's name is that of the arrow."""
+    names = ["slicings", "types", "customization", "class", "special", "operators", "comparisons",
+             "booleans"]  # fmt: skip
+    edges = [(7, 5), (5, 7), (5, 6), (6, 5), (5, 0), (6, 2), (1, 3), (2, 4), (4, 2)]
+    one = GraphView(Graph(8, edges), labels=names, path=[7, 5, 6], step=2)
+    turns = [2 * math.pi * place / 8 for place in range(8)]
+    one.positions = [[0.45 + 0.4 * math.sin(t), 0.5 - 0.44 * math.cos(t)] for t in turns]
+    parts = one.still().parts
+    arrows = [part["points"] for kind, part in parts if kind == "line" and part["width"] >= 3]
+    x, y = next(part["at"] for kind, part in parts if part.get("content") == "comparisons")
+    for points in arrows:
+        for (a, b), (c, d) in itertools.pairwise(points):
+            for share in (0, 0.25, 0.5, 0.75, 1):
+                across, down = a + share * (c - a), b + share * (d - b)
+                assert not (x < across < x + 6.6 * len("comparisons") and abs(down - y) < 6)
 
 
 def test_the_picture_shows_the_graph_and_the_map() -> None:

@@ -1,5 +1,6 @@
 """The still picture of GraphView: the graph with attention on its edges, and the map beside it."""
 
+import itertools
 import math
 import textwrap
 from typing import Any
@@ -33,6 +34,7 @@ def picture(widget: Any) -> Drawing:
     radius = 7 if len(places) <= _FEW else 4.5 if len(places) <= 120 else 3
     _edges(drawing, widget, weights, places, radius)
     numbers = _path(drawing, widget, weights, places, radius)
+    hops = _along(widget, weights, places, radius)
     fills = _fills(widget, theme)
     for (x, y), fill in zip(places.tolist(), fills, strict=True):
         drawing.disc(x, y, radius + 1, theme.paper if fill else theme.quiet)
@@ -41,9 +43,8 @@ def picture(widget: Any) -> Drawing:
         drawing.disc(x, y, _badge(number), CHOSEN)
         drawing.disc(x, y, _badge(number) - (2 if bold else 1), theme.paper)
         drawing.text(number, x, y, anchor="middle", size=11, bold=bold)
-    _labels(
-        drawing, widget, weights, places, radius, [(*at, _badge(text)) for at, text, _ in numbers]
-    )
+    badges = [(*at, _badge(text)) for at, text, _ in numbers]
+    _labels(drawing, widget, weights, places, radius, badges, hops)
     _map(drawing, widget, weights)
     drawing.text(_explained(widget), _MARGIN, _TOP + _STAGE[1] + 16, quiet=True, size=11)
     return drawing
@@ -126,6 +127,22 @@ def _path(
     return found
 
 
+def _along(
+    widget: Any, weights: NDArray[Any], places: NDArray[Any], radius: float
+) -> list[tuple[float, float, float]]:
+    """Points of the arrows of the hops that are shown, (x, y, radius)."""
+    found = []
+    for hop, _, _ in marks(widget._hops, widget.step):
+        if hop.source == hop.target:
+            continue
+        bent = bool(weights[hop.source, hop.target])
+        ends = places[hop.source], places[hop.target]
+        (line, _) = arrow(*ends, radius, 5.0, bent)
+        for (x0, y0), (x1, y1) in itertools.pairwise(line):
+            found += [(x0 + t * (x1 - x0), y0 + t * (y1 - y0), 3.0) for t in np.linspace(0, 1, 9)]
+    return found
+
+
 def _badge(number: str) -> float:
     """The radius of the disc on which a number stands."""
     return max(8, 4 + 3.3 * len(number))
@@ -161,11 +178,11 @@ def arrow(
 
 def _labels(
     drawing: Drawing, widget: Any, weights: NDArray[Any], places: NDArray[Any], radius: float,
-    numbers: list[tuple[float, float, float]],
+    numbers: list[tuple[float, float, float]], hops: list[tuple[float, float, float]],
 ) -> None:  # fmt: skip
     """Names beside their nodes, the most important first, where no other name lies and no number
-    of a hop, (x, y, radius)."""
-    taken = [(x - r, y - r, x + r, y + r) for x, y, r in numbers]
+    of a hop, and, if there is such a place, no arrow of a hop; both are (x, y, radius)."""
+    taken, crossed = ([(x - r, y - r, x + r, y + r) for x, y, r in one] for one in (numbers, hops))
     left, right, low = _MARGIN + 2, _MARGIN + _STAGE[0] - 2, _TOP + _STAGE[1]
     for node in importance(widget, weights):
         text, bold = widget.labels[node], node == widget.node
@@ -173,16 +190,21 @@ def _labels(
         x, y = places[node]
         beside, up = radius + 3, radius + _LINE / 2 + 1
         middle = max(left, min(x - wide / 2, right - wide))
+        back, on = max(left, x + radius - wide), min(x - radius, right - wide)
+        free = []
         for start, centre in (
-            (x + beside, y), (x - beside - wide, y), (middle, y - up), (middle, y + up)
+            (x + beside, y), (x - beside - wide, y), (middle, y - up), (middle, y + up),
+            *((back, y - up), (back, y + up), (on, y - up), (on, y + up)) * bool(hops),
         ):  # fmt: skip
             box = (start, centre - _LINE / 2, start + wide, centre + _LINE / 2)
             outside = box[0] < left or box[2] > right or box[1] < _TOP or box[3] > low
-            if outside or any(_meet(box, one) for one in taken):
-                continue
+            if not outside and not any(_meet(box, one) for one in taken):
+                free.append(box)
+        if free:
+            clear = (box for box in free if not any(_meet(box, one) for one in crossed))
+            box = next(clear, free[0])
             taken.append(box)
-            drawing.text(text, start, centre, size=11, bold=bold)
-            break
+            drawing.text(text, box[0], box[1] + _LINE / 2, size=11, bold=bold)
         if len(places) > _FEW and len(taken) - len(numbers) == _MOST_NAMED:
             break
 
