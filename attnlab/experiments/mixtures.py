@@ -123,12 +123,12 @@ def words_of(ids: Tensor) -> str:
 
 @torch.no_grad()
 def whole_answers(model: nn.Module, batch: Batch) -> Tensor:
-    """Of each of these questions whether the whole answer is right, (b,).
+    """Tell of each of these questions whether the whole answer is right, (b,).
 
     Each word is asked after the right words before it. Where all of them are the likeliest, the
     model writes this answer itself.
     """
-    asked = OBJECTIVE.prepare(batch)
+    asked = OBJECTIVE.prepare(batch, torch.Generator())
     with mode(model, training=False):
         answers = OBJECTIVE.answers(model, asked).argmax(-1)
     return ((answers == asked.targets) | (asked.targets == UNSCORED)).all(-1)
@@ -265,11 +265,13 @@ def _scores(trained: Trained) -> Scores:
     return found
 
 
-def _grid(arms: Mapping[str, Arm], score: Any, seeds: Sequence[int] = SEEDS) -> Grid:
+def _grid(
+    arms: Mapping[str, Arm], score: Any, seeds: Sequence[int] = SEEDS, last: str = "seed {seed}"
+) -> Grid:
     sizes = {"dim": 64, "heads": 4, "layers": 1, "hidden": 128}
     return Grid(
         arms=arms, score=score, steps=STEPS, make=make, loop=_loop, model=sizes, seeds=seeds,
-        figure="{arm}; {what}; seed {seed}",
+        figure=f"{{arm}}; {{what}}; {last}",
     )  # fmt: skip
 
 
@@ -283,6 +285,7 @@ CHOOSING = _grid(
     },
     _choosing,
     (TRIED_SEED,),
+    "to choose",
 )
 APART = _grid({name: _at(arm, RATE) for name, arm in ALONE.items()}, _own)
 GRID = Grids((TOGETHER, CHOOSING, APART))
