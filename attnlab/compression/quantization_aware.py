@@ -123,7 +123,7 @@ class Rounded(nn.Module):
 class RoundedInputs(nn.Module):
     """The input of a layer, rounded by a range that is observed in training alone.
 
-    Before the first batch in training it leaves an input as it is.
+    Before the first batch it leaves an input as it is.
     """
 
     low: Tensor
@@ -138,6 +138,7 @@ class RoundedInputs(nn.Module):
 
     @property
     def seen(self) -> bool:
+        """Whether a batch has been observed."""
         return bool(self.high >= self.low)
 
     def before(self, layer: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -147,17 +148,15 @@ class RoundedInputs(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if self.training and x.numel():
             before = Range(self.low, self.high) if self.seen else None
-            self.low, self.high = (
-                part.to(self.low) for part in observe(before, x, self.watching)
-            )  # fmt: skip
+            self.low, self.high = (p.to(self.low) for p in observe(before, x, self.watching))
         if not self.seen:
             return x
-        scale = scale_of(Range(self.low, self.high), self.options)
-        return rounded(x, scale, self.options, everywhere=self.gradient == "everywhere")
+        s = scale_of(Range(self.low, self.high), self.options)
+        return rounded(x, s, self.options, everywhere=self.gradient == "everywhere")
 
 
 class QuantizationAware(nn.Module):
-    """Rounds weights, and inputs of linear layers, in each forward pass of training.
+    """Rounds weights, and inputs of linear layers, in each forward pass.
 
     gradient: "inside" the range, as torch's fake quantization, or "everywhere", as Q8BERT.
     activations: whether inputs are rounded too. watching: how their ranges are observed.
@@ -172,9 +171,6 @@ class QuantizationAware(nn.Module):
         self.gradient: Gradient = check_value("gradient", gradient, Gradient)
         self.activations = check_value("activations", activations, bool)
         self.watching = check_value("watching", watching, Watching)
-
-    def extra_repr(self) -> str:
-        return f"{self.options}, gradient={self.gradient!r}"
 
     def forward(self, module: nn.Module) -> nn.Module:
         """A copy of the module, called and trained as it is, that rounds; bits=32 changes nothing.
@@ -203,7 +199,8 @@ class QuantizationAware(nn.Module):
         made = copy.deepcopy(module)
         new: dict[str, Any] = {}
         first: dict[int, QuantizedWeight] = {}
-        for name, layer in _rounding(made).items():
+        rounding: dict[str, Any] = {n: part for n, part in made.named_modules() if _rounds(part)}
+        for name, layer in rounding.items():
             own = layer.parametrizations.weight.original
             inputs = getattr(layer, "inputs", None)
             if inputs is not None and not inputs.seen:
@@ -248,10 +245,6 @@ class QuantizationAware(nn.Module):
 def _rounds(layer: nn.Module) -> bool:
     found: Any = getattr(layer, "parametrizations", {})
     return "weight" in found and isinstance(found["weight"][0], Rounded)
-
-
-def _rounding(module: nn.Module) -> dict[str, Any]:
-    return {name: part for name, part in module.named_modules() if _rounds(part)}
 
 
 # ---- card

@@ -61,7 +61,7 @@ def objective_of(name: str) -> Any:
     options = catalog.card(name).option_names()
     own: dict[str, Any] = {"vocab": VOCAB} if "vocab" in options else {}
     if "teacher" in parameters_of(catalog.card(name).build):  # no temperature of a teacher
-        own["teacher"] = model(kind="encoder_decoder")
+        own["teacher"] = model(kind=catalog.card(name).claims.models[0])  # type: ignore[union-attr]
     return catalog.build(name, **own)
 
 

@@ -133,6 +133,27 @@ def test_the_product_of_integers_is_that_of_the_numbers(scheme: str, per: str) -
     assert ((moved - bias).abs() <= (xs.step * ws.step.reshape(-1)) / 2 + 1e-6).all()
 
 
+@pytest.mark.parametrize("rows", [1, 5, 64])
+@pytest.mark.parametrize("K", [1, 2, 7, 16, 64])
+def test_the_product_of_integers_is_exact_at_every_size(K: int, rows: int) -> None:
+    """The kernel of PyTorch reads the strides of a matrix with one column."""
+    draws = torch.Generator().manual_seed(K)
+    for n in (1, 3, 100, 6400):
+        X, W = (torch.randint(-128, 128, (m, K), generator=draws).to(torch.int8) for m in (n, rows))
+        one = Scale(torch.tensor(1.0, dtype=torch.float64), torch.tensor(0, dtype=torch.int8))
+        found = integer_product(X, one, W, one)
+        assert torch.equal(found, X.double() @ W.double().T)
+
+
+def test_digits_are_read_as_well_with_integers_alone() -> None:
+    whole, digits = attnlab.pretrained.load("digits")
+    batch = digits.batch("validation", 200, seed=0)
+    smaller = Quantization(activations="dynamic")(whole).eval()
+    with torch.no_grad():
+        same = smaller(batch.inputs).argmax(-1) == whole.eval()(batch.inputs).argmax(-1)
+    assert same.float().mean() > 0.95
+
+
 def test_a_product_of_int8_wraps_and_ours_does_not() -> None:
     a = torch.full((1, 9), 100, dtype=torch.int8)
     assert (a @ a.T).item() != 90_000

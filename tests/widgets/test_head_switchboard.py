@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 import traitlets
-from attnlab_widgets.head_switchboard import HeadSwitchboard
+from attnlab_widgets.head_switchboard import HeadSwitchboard, shown_importance
 
 import attnlab
 from attnlab.core.heads import Heads
@@ -38,6 +38,37 @@ def cut(model: TinyTransformer, silent: Any) -> TinyTransformer:
         width = layers[layer].value_dim
         layers[layer].output.weight.data[:, width * head : width * (head + 1)] = 0
     return model.eval()
+
+
+@pytest.mark.parametrize("heads", [None, [(1, 1), (0, 0), (2, 1)]])
+def test_each_switch_has_the_importance_of_its_head(heads: Any) -> None:
+    """The slope of the loss at a gate of 1, by a small step of the gate."""
+    model = small(dropout=0.5).train().double()
+    board = HeadSwitchboard(model, "attention", heads=heads)
+    ids = torch.tensor([[ord(letter) - ord("a") for letter in "attention"]])
+
+    def loss(layer: int, head: int, gate: float) -> float:
+        one = copy.deepcopy(model).eval()
+        of = [module for module in one.modules() if isinstance(module, Heads)][layer]
+        width = of.value_dim
+        of.output.weight.data[:, width * head : width * (head + 1)] *= gate
+        with torch.no_grad():
+            logits = one(ids)[0, :-1]
+        return torch.nn.functional.cross_entropy(logits, ids[0, 1:]).item()
+
+    for (layer, head), shown in zip(board._board["heads"], board.importance(), strict=True):
+        slope = abs(loss(layer, head, 1.001) - loss(layer, head, 0.999)) / 0.002
+        assert float(shown) == pytest.approx(slope, rel=0.06, abs=6e-5)
+    assert model.training
+    assert all(p.grad is None for p in model.parameters())
+    assert board.importance()[0] in board.still().svg("the heads")
+
+
+def test_an_importance_has_two_digits_and_at_most_four_places() -> None:
+    shown = [
+        shown_importance(x) for x in (0.0, 0.00002, 0.00031, 0.00412, 0.0527, 0.318, 1.0, 12.1)
+    ]
+    assert shown == ["0", "0", "0.0003", "0.0041", "0.053", "0.32", "1.0", "12"]
 
 
 @pytest.mark.parametrize("heads", [None, [(1, 1), (0, 0), (2, 1)]])

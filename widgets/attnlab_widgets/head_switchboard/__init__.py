@@ -5,8 +5,10 @@
     HeadSwitchboard(writer, "the name of the name", task=documentation, heads=[(0, 1), (2, 3)])
 
 Every head is a switch. A silent head attends as before, but nothing of it reaches the rest of the
-model; the predicted letters that are wrong without it go dark. All choices of heads are computed
-when the widget is made, so a saved file stays alive.
+model; the predicted letters that are wrong without it go dark. Beside each switch stands the
+importance of the head: how strongly the loss of this text changes, to first order, as the head is
+scaled (``attnlab.compression.head_importance``). All choices of heads are computed when the widget
+is made, so a saved file stays alive.
 """
 
 from collections.abc import Sequence
@@ -18,7 +20,9 @@ import torch
 import traitlets
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional as F
 
+from attnlab.compression.head_importance import naive as importances
 from attnlab.core.arguments import check_list, check_texts
 from attnlab.core.arrays import plain, tokens_for
 from attnlab.core.integers import check_integer
@@ -89,6 +93,7 @@ class HeadSwitchboard(BaseWidget):
                 "names": list(names.values()),
                 "guesses": _numbered(self._states.guesses[:, :-1], names),
                 "coming": _numbered(np.array(self._ids[1:]), names),
+                "importance": [shown_importance(x) for x in _importance(model, ids, chosen)],
             },
             _maps=b"".join(one.tobytes() for one in self._states.maps.values()),
             silent=_silent(silent, chosen),
@@ -109,6 +114,10 @@ class HeadSwitchboard(BaseWidget):
     def guesses(self) -> list[str]:
         """What the model predicts after each token but the last."""
         return [self._names[int(guess)] for guess in self._states.guesses[self._state(), :-1]]
+
+    def importance(self) -> list[str]:
+        """How strongly the loss of the text, in nats per token, changes as each head is scaled."""
+        return list(self._board["importance"])
 
     def description(self) -> str:
         """How many predictions are right, in a sentence."""
@@ -199,6 +208,26 @@ def _encoded(text: str, task: Any) -> tuple[Tensor, list[str], str]:
             f"without `task`, `text` should consist of the letters a … z, got {other[0]!r}"
         )
     return torch.tensor([ascii_lowercase.index(letter) for letter in text]), list(text), "letter"
+
+
+def _importance(model: TinyTransformer, ids: Tensor, heads: Sequence[Head]) -> list[float]:
+    """|∂L/∂ξ| of the mean loss L of the text, for each of these heads."""
+
+    def loss(model: Any, text: Tensor, _: object) -> tuple[Tensor, int]:
+        return F.cross_entropy(model(text)[0, :-1].float(), text[0, 1:]), 1
+
+    home = next(model.parameters()).device
+    found = list(importances(model, ids[None].to(home), loss).values())
+    return [float(found[layer][head]) for layer, head in heads]
+
+
+def shown_importance(value: float) -> str:
+    """Two digits that count, and no more than four places: 0.24, 0.0031."""
+    return (
+        f"{value:#.2g}".rstrip(".")
+        if value >= 0.001
+        else f"{value:.4f}".rstrip("0").rstrip(".") or "0"
+    )
 
 
 def _switchable(heads: Any, sizes: list[int]) -> list[Head]:

@@ -5,11 +5,13 @@ import { headName, mapAt } from "./switches.js";
 import { bitmap, el, sized } from "#parts/dom.js";
 
 const MASKED = 255;
+const WORDS = "Importance: how strongly the loss of this text, in nats per token, changes to first order as the head is scaled";
 
 export function cardsPanel(study, view) {
   const { board } = study;
   const n = board.tokens.length;
   const layers = [...new Set(board.heads.map(([layer]) => layer))];
+  const needed = board.importance ?? []; // files of earlier versions have none
   const cards = board.heads.map(card);
   const node = el("section", { class: "av-panel hs-board", "aria-label": "The heads" },
     ...layers.map((layer) => el("div", { class: "hs-layer", role: "group", "aria-label": `Layer ${layer}` },
@@ -19,11 +21,14 @@ export function cardsPanel(study, view) {
   function card(head, bit) {
     const canvas = el("canvas", { class: "hs-map", "aria-hidden": "true" });
     const said = el("span", { class: "hs-said" });
+    const number = needed[bit] === undefined ? [] : [el("span", {
+      class: "hs-needed", "data-testid": `importance-${headName(head)}`, title: WORDS, "aria-label": `importance ${needed[bit]}`, role: "img", text: `importance ${needed[bit]}`,
+    })];
     const button = el("button", {
       type: "button", role: "switch", class: "hs-switch", "data-testid": `switch-${headName(head)}`, "aria-label": `head ${headName(head)}`,
       onclick: () => study.flip(bit),
     }, el("span", { class: "hs-name" }, el("span", { class: "hs-word", text: "head " }), headName(head)), el("span", { class: "hs-pill", "aria-hidden": "true" }, el("span", { class: "hs-knob" })), said);
-    const one = el("div", { class: "hs-card", "data-testid": `head-${headName(head)}`, onclick: (event) => event.target === canvas && study.flip(bit) }, canvas, button);
+    const one = el("div", { class: "hs-card", "data-testid": `head-${headName(head)}`, onclick: (event) => event.target === canvas && study.flip(bit) }, canvas, el("div", { class: "hs-line" }, button, ...number));
     return { node: one, canvas, button, said };
   }
 

@@ -31,7 +31,8 @@ def picture(board: Any) -> Drawing:
     drawing.text(f"Which {board._unit}s are predicted?", _MARGIN, top + 8, bold=True, size=14)
     _lamps(drawing, board, lamps, top + 28)
     key = (
-        "yellow ✓: predicted · dark ✗: right with all heads, wrong now · pale: wrong with all, too"
+        "number: importance · yellow ✓: predicted · dark ✗: right with all heads, wrong now · "
+        "pale: wrong with all, too"
     )
     drawing.text(key, _MARGIN, drawing.high - 14, quiet=True)
     return drawing
@@ -48,7 +49,8 @@ def _card(drawing: Drawing, board: Any, head: Any, x: float, y: float, side: flo
     drawing.text(name, x, y + side + 16, bold=True)
     drawing.box(left, y + side + 7, 34, 18, SERIES[0] if on else theme.quiet)
     drawing.disc(left + (25 if on else 9), y + side + 16, 6, theme.paper)
-    drawing.text("on" if on else "silent", left + 42, y + side + 16, quiet=True)
+    needed = board.importance()[board._states.heads.index(head)]
+    drawing.text(f"{'on' if on else 'silent'} · {needed}", left + 42, y + side + 16, quiet=True)
 
 
 def _placed(tokens: list[str]) -> tuple[list[tuple[float, int, float]], int]:

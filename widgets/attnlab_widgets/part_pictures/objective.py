@@ -160,16 +160,17 @@ def _given(card: Card, vocabulary: list[str]) -> dict[str, Any]:
     if "vocab" in parameters_of(card.build):
         own["vocab"] = len(vocabulary)
     if "teacher" in parameters_of(card.build):
-        own["teacher"] = Teacher([vocabulary.index(word) for word in WRITTEN.split()])
+        said = WRITTEN if card.claims.source else TEXT  # type: ignore[union-attr]
+        own["teacher"] = Teacher([vocabulary.index(word) for word in said.split()], len(vocabulary))
     return own
 
 
 class Teacher(nn.Module):
     """Writes one text, whatever the source is."""
 
-    def __init__(self, words: list[int]) -> None:
+    def __init__(self, words: list[int], vocab: int) -> None:
         super().__init__()
-        self.logits = nn.Parameter(nn.functional.one_hot(torch.tensor(words)).float())
+        self.logits = nn.Parameter(nn.functional.one_hot(torch.tensor(words), vocab).float())
 
     def forward(self, tokens: Tensor, **source: Any) -> Tensor:
         return self.logits[: tokens.shape[1]].expand(len(tokens), -1, -1)
