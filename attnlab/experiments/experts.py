@@ -123,7 +123,7 @@ ARMS: Mapping[str, Mapping[str, Any]] = {
     },
     **{arm: {"hidden": hidden} for arm, hidden in DENSE.items()},
 }
-GRID = Grid(
+ALL = Grid(
     arms={arm: Arm(text, options, frames=STEPS) for arm, options in ARMS.items()},
     score=_scores,
     make=_make,
@@ -133,7 +133,7 @@ GRID = Grid(
 )
 LONGER, RATES, UPDATES = ("switch", "random router", "narrow", "wide"), (2e-3, 4e-3), 1000
 CONTROL = replace(
-    GRID,
+    ALL,
     arms={
         f"{arm} at {rate:g}": Arm(text, ARMS[arm], {"learning_rate": rate})
         for arm in LONGER
@@ -143,7 +143,6 @@ CONTROL = replace(
     steps=UPDATES,
     figure="{arm}, " + f"{UPDATES} updates, " + "{what}, seed {seed}",
 )
-SEEDS = GRID.seeds
-build, film = GRID.build, GRID.film
-BOTH = Grids((GRID, CONTROL))
-rows, batches = BOTH.rows, BOTH.batches
+GRID = Grids((ALL, CONTROL))
+SEEDS = ALL.seeds
+build, film, rows, batches = ALL.build, ALL.film, GRID.rows, GRID.batches

@@ -19,7 +19,7 @@ def test_what_is_measured_of_an_untrained_model(arm: str) -> None:
 
 
 def test_a_random_router_learns_nothing_and_all_else_does() -> None:
-    before, (model, _) = build("random router", 0), experts.GRID.train("random router", 0, steps=1)
+    before, (model, _) = build("random router", 0), experts.ALL.train("random router", 0, steps=1)
     after = dict(model.named_parameters())
     for name, weight in before.named_parameters():
         assert torch.equal(weight, after[name]) == (".router." in name), name
@@ -53,3 +53,20 @@ def test_what_the_lesson_says_of_the_stored_rows_holds() -> None:
         for arm in ("no balance", "no limit, no balance"):
             assert all(1.1 < x < 2.5 for x in of(arm, f"balance of layer {layer}"))
         assert max(of("switch", f"balance of layer {layer}")) < 1.15
+
+
+def test_the_control_trains_four_arms_at_both_rates_and_longer() -> None:
+    """What the lesson says of it: after more updates the wide layer is ahead in every seed."""
+    rows = stored("08_experts.json", "experts")
+    assert set(experts.CONTROL.arms) == {
+        f"{arm} at {rate:g}" for arm in experts.LONGER for rate in experts.RATES
+    }
+    best = {}
+    for arm in experts.LONGER:
+        tried = [
+            [rows[f"{arm} at {r:g}, {experts.UPDATES} updates, loss, seed {s}"] for s in (0, 1, 2)]
+            for r in experts.RATES
+        ]
+        best[arm] = min(tried, key=sum)
+    assert all(w < s - 0.1 for w, s in zip(best["wide"], best["switch"], strict=True))
+    assert sum(best["switch"]) < sum(best["narrow"])
