@@ -18,7 +18,7 @@ from attnlab.experiments.grid import by_fit
 from attnlab.lens.objective_examples import Example, LossByPlace, draw
 
 TEXT = "Lambda expressions (sometimes called lambda forms) are used to create"
-STEPS = (1, 10, 30, 100, 200, 400, 600)
+STEPS = (1, 10, 30, 100, 300, 600, 1000)
 
 
 def objective_of(name: str, model: Any) -> Any:
@@ -48,8 +48,10 @@ def main() -> None:
         drawn = example_of(name, objective)
         watch = None if drawn.whole else LossByPlace(objective, drawn, STEPS)
         callbacks = [] if watch is None else [watch]
-        training = {**experiment.GRID.training, "objective": objective, "seed": 0}
-        by_fit(model, experiment.text(), experiment.STEPS, callbacks=callbacks, **training)
+        by_fit(
+            model, experiment.text(), experiment.STEPS, callbacks=callbacks, objective=objective,
+            batch_size=experiment.BATCH, learning_rate=experiment.RATES[name], seed=0,
+        )  # fmt: skip
         learned[name] = (model, objective)
         if watch is not None:
             history[name] = watch.as_dict()

@@ -137,9 +137,11 @@ def draw(
     text = _Text(vocabulary, own, objective)
     by_token = asked.targets.shape == asked.inputs.shape
     source = [] if asked.source is None else text.places(asked.source, asked.source_padding)
+    moved = not by_token and int(asked.inputs[0].max()) >= len(vocabulary)  # by a separator
     places = text.places(
-        asked.inputs, asked.padding, asked.targets if by_token else None, in_place=not source
-    )
+        asked.inputs, asked.padding, asked.targets if by_token else None,
+        in_place=not (source or moved),
+    )  # fmt: skip
     kinds, pays = _of_text(notes, asked, own, len(vocabulary), bool(source), by_token)
     whole = "" if by_token else _whole(objective, asked.targets[0])
     return Example(name, kinds, pays, source, places, whole, asked, vocabulary)

@@ -212,3 +212,12 @@ def test_wrong_requests_are_refused() -> None:
         example("masked", WORDS)
     with pytest.raises(ValueError, match="seed"):
         example("masked_lm", WORDS, seed=-1)
+
+
+def test_a_separator_replaces_no_token_of_the_text() -> None:
+    """It moves the second half by one place, where other tokens of the text stood."""
+    words = [letter for letter in "abcdefghi" for _ in range(2)]
+    for seed in range(4):
+        found = example("sentence_order", words, seed=seed)
+        assert {place.kind for place in found.asked} == {SHOWN, SIGN}
+        assert [place.word for place in found.asked].count("⟨1⟩") == 1

@@ -9,6 +9,7 @@ import traitlets
 from attnlab_widgets.what_is_hidden import LEAST, WhatIsHidden, with_options
 
 from attnlab import catalog
+from attnlab.experiments import what_is_hidden as experiment
 from attnlab.lens.objective_examples import LossByPlace, draw, example
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks.documentation import Documentation
@@ -165,7 +166,7 @@ def test_what_is_stored_is_whole() -> None:
     rows = {row["name"]: row for row in view._hidden["objectives"]}
     with_guesses = {name for name, row in rows.items() if "guesses" in row["draws"][0]}
     assert with_guesses == {*rows}
-    assert len(rows) == 5
+    assert {*rows} == {*experiment.OBJECTIVES}
     assert {name for name, row in rows.items() if "history" in row} <= with_guesses
     assert len(json.dumps(view._hidden)) < 400_000
     assert len(view.tokens) >= LEAST

@@ -126,8 +126,8 @@ class WhatIsHidden(BaseWidget):
 
     @classmethod
     def stored(cls, **given: Any) -> "WhatIsHidden":
-        """A text of the Python documentation with the guesses and losses of five small encoders,
-        each after 600 updates by its own objective (``tools.hidden_text`` trains them)."""
+        """A text of the Python documentation with the guesses and losses of eight small encoders,
+        each after 1,000 updates by its own objective (``tools.hidden_text`` trains them)."""
         return cls(_told=_stored(), **given)
 
     # What follows from the state
