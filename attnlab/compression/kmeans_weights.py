@@ -54,7 +54,7 @@ class KMeansOptions(Options):
     """bits: of the number of a centre, from 2 to 8; 32 changes nothing. rounds: how often centres
     and numbers are found again."""
 
-    bits: int = 8
+    bits: int = 4
     rounds: Count = 10
 
     def check(self) -> None:
@@ -220,7 +220,7 @@ CARD = Card(
     letters={"B": "bits"},
     options=KMeansOptions,
     build=KMeansWeights,
-    variants=({"bits": 4}, {"bits": 2, "rounds": 0}, {"bits": 3, "rounds": 2}, {"bits": 32}),
+    variants=({"bits": 8}, {"bits": 2, "rounds": 0}, {"bits": 3, "rounds": 2}, {"bits": 32}),
     aliases=("kmeans", "shared_weights"),
     demo="""
     >>> layer = torch.nn.Linear(100, 100)

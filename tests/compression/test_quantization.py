@@ -102,6 +102,7 @@ def test_zero_is_exact_and_errors_are_half_a_step_and_rounding_again_changes_not
     positive = x.abs() + 3  # a range that does not hold 0 is widened
     scale, levels = made_of(positive, scheme=scheme, bits=bits)
     assert numbers(integers(torch.zeros(1), scale, levels), scale) == 0
+    assert (rounded(positive, scale, levels) - positive).abs().max() <= scale.step * 0.50001
 
 
 def test_the_formula_with_one_bit_less_uses_129_levels() -> None:

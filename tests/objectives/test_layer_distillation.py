@@ -98,6 +98,18 @@ def test_scores_are_free_up_to_a_constant_that_the_loss_punishes_and_weights_do_
     torch.testing.assert_close(map_loss(S, theirs, real, "weights"), wanted / 3)
 
 
+@pytest.mark.parametrize("attention", ["scores", "weights"])
+def test_keys_at_padding_are_left_out_of_a_map(attention: str) -> None:
+    torch.manual_seed(0)
+    S, T = torch.randn(2, 3, 5, 5), torch.randn(2, 3, 5, 5)
+    real = torch.arange(5) < torch.tensor([[5], [3]])
+    parts = [
+        map_loss(S[:1], T[:1], real[:1], attention),
+        map_loss(S[1:, :, :3, :3], T[1:, :, :3, :3], real[1:, :3], attention),
+    ]
+    torch.testing.assert_close(map_loss(S, T, real, attention), sum(parts))
+
+
 def test_layers_learn_one_after_the_other() -> None:
     teacher, student, batch = encoder(0, 8, 3), encoder(1, 8, 3), texts()
     made = objective(teacher, student, upto=1)

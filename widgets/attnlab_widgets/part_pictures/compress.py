@@ -54,10 +54,10 @@ def look(card: Card) -> tuple[np.ndarray, np.ndarray, tuple[int, int] | None]:
     with torch.no_grad():
         layer.weight.copy_(0.5 * wave + 0.5 * torch.randn(ROWS, COLUMNS))
     compress: Any = build(card.name)
-    last = nn.Linear(ROWS, ROWS)  # what is removed as a unit stands between two layers
-    with torch.no_grad():
-        last.weight.copy_(torch.eye(ROWS))
-    smaller = compress(nn.Sequential(layer, nn.Identity(), last))[:1]
+    try:
+        smaller = compress(nn.Sequential(layer))
+    except ValueError:  # what is removed as a unit stands between two layers
+        smaller = compress(nn.Sequential(layer, nn.Identity(), nn.Linear(ROWS, ROWS)))[:1]
     before = layer.weight.detach().numpy()
     stored = None
     if hasattr(compress, "bytes"):
