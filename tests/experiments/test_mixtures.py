@@ -26,7 +26,8 @@ def chosen(name):
 
 
 def test_each_arm_has_as_many_rows_of_each_task_as_it_says() -> None:
-    for name, rows in (("R = 0", 8), ("R = 1", 4), ("R = 1 more", 8), ("R = ∞", 0)):
+    asked = {"R = 0": 8, "R = 1": 4, "R = 1 more": 8, "R = 2": 8 / 3, "R = 4": 8 / 5, "R = ∞": 0}
+    for name, rows in asked.items():
         arm = mixtures.TOGETHER.arms[name]
         for task in mixtures.TASKS:
             assert arm.training["batch_size"] * arm.task.rates[task.name] == pytest.approx(rows)
@@ -119,3 +120,19 @@ def test_what_they_say_of_a_fifth_task() -> None:
     assert max(of_seeds("R = 0", "agreement right, step 100")) < 89
     assert max(of_seeds("R = ∞", "copying right, step 200")) == 0
     assert min(of_seeds("untrained", "copying right, step 200")) == 100
+
+
+def test_what_they_say_of_more_text() -> None:
+    """The tasks fall with their rows; agreement stays above 90 % as long as there are any."""
+    right = {
+        arm: sum(sum(of_seeds(arm, f"{task} right")) for task in TASKS) / 12
+        for arm in ("R = 0", "R = 1", "R = 2", "R = 4", "R = ∞")
+    }
+    assert sorted(right.values(), reverse=True) == [*right.values()]
+    assert right["R = 0"] > 98
+    assert 20 < right["R = 4"] < 25
+    for task in TASKS:
+        assert max(of_seeds("R = 4", f"{task} right")) < 50
+    for arm in ("R = 2", "R = 4"):
+        assert min(of_seeds(arm, "agreement right, step 200")) > 90
+    assert max(of_seeds("R = ∞", "agreement right, step 200")) < 80
