@@ -175,7 +175,7 @@ def panel_layout(
     look: Theme, title: str, names: Sequence[str], masks: list[Mask]
 ) -> dict[str, Any]:
     side, gap, above, n = panel_side(len(masks)), 20, 26, len(masks[0])
-    across = min(4, len(masks))
+    across = 2 if len(masks) == 4 else min(4, len(masks))  # four of them are wider than a notebook
     down = -(-len(masks) // across)
     wide, high = across * (side + gap) - gap, down * (side + above) - above
     width = max(wide + 40, text_width(title, 16.5) + 16)

@@ -115,6 +115,15 @@ def test_runs_of_places_are_short():
     assert runs([]) == ""
 
 
+@pytest.mark.parametrize("count", range(1, 17))
+def test_heads_fit_the_cell_of_a_notebook(count: int) -> None:
+    """A window of 993 by 760 leaves 826 for the output of a cell."""
+    heads = per_head(*(local(radius) for radius in range(count)))
+    layout = head_patterns(heads, 24, title="Heads").layout
+    assert layout.width <= 826
+    assert layout.height <= 790
+
+
 def test_heads_have_a_panel_each_with_name_and_share():
     picture = head_patterns(per_head(local(1), causal(), full()), 7, title="Three")
     notes = [note.text for note in picture.layout.annotations]
