@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from attnlab.exercises.answers import NumberExercise
-from attnlab.exercises.attempt import Arguments
+from attnlab.exercises.attempt import Arguments, random_tensors
 from attnlab.exercises.exercise import Exercise, but
 
 # ---- the share of a task
@@ -42,9 +42,8 @@ def _rates(
 
 def _rates_cases() -> Iterator[Arguments]:
     for count, cap, temperature in ((3, 40.0, 1.0), (5, 60.0, 2.0), (4, 30.0, 4.0)):
-        generator = torch.Generator().manual_seed(count)
-        sizes = 10 + 90 * torch.rand(count, generator=generator, dtype=torch.float64)
-        yield {"sizes": sizes, "cap": cap, "temperature": temperature}
+        (drawn,) = random_tensors((count,), seed=count)
+        yield {"sizes": 10 + 90 * drawn.sigmoid(), "cap": cap, "temperature": temperature}
 
 
 check_rates = Exercise(
@@ -96,11 +95,16 @@ def _restore(
 
 def _restore_cases() -> Iterator[Arguments]:
     vocab = 10
-    for source, target in (
-        ([3, 10, 5, 6, 11, 2], [10, 7, 8, 11, 1]),
-        ([4, 10, 9, 11, 2, 2, 12], [10, 5, 11, 3, 6, 1, 12, 8, 0]),
-        ([1, 2, 10, 7], [10, 0, 4]),
-    ):
+    word, gaps = -1, range(vocab, vocab + 3)
+    for seed, rows in enumerate((
+        ([word, gaps[0], word, word, gaps[1], word], [gaps[0], word, word, gaps[1], word]),
+        ([word, gaps[0], word, gaps[1], word, word, gaps[2]],
+         [gaps[0], word, gaps[1], word, word, word, gaps[2], word, word]),
+        ([word, word, gaps[0], word], [gaps[0], word, word]),
+    )):  # fmt: skip
+        (drawn,) = random_tensors((10,), seed=seed)
+        words = iter((1000 * drawn).long().remainder(vocab).tolist())
+        source, target = ([next(words) if x == word else x for x in row] for row in rows)
         yield {"source": torch.tensor(source), "target": torch.tensor(target), "vocab": vocab}
 
 

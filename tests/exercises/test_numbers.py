@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 import torch
 
+import attnlab
 from attnlab import exercises
 from attnlab.architecture.join import deep_norm
 from attnlab.core.experts import room
 from attnlab.exercises.answers import NumberExercise
+from attnlab.experiments import mixtures
 from attnlab.mechanisms.convolution.lite_transformer import (
     LiteTransformerOptions,
     LongShortAttention,
@@ -20,6 +22,7 @@ from attnlab.mechanisms.fixed.axial import AxialOptions
 from attnlab.mechanisms.fixed.sparse_transformer import SparseTransformerOptions
 from attnlab.mechanisms.recurrence import h3
 from attnlab.objectives.nat import conditional_total_correlation
+from attnlab.tasks import Batch
 
 EXERCISES = {
     name: check
@@ -48,6 +51,13 @@ def test_a_wrong_number_gets_its_own_sentence(check):
 
 def numbers_of(module):
     return sum(parameter.numel() for parameter in module.parameters())
+
+
+def scored_answers():
+    """Of 32 texts with 128 tokens, by the library."""
+    tokens = torch.zeros(32, 128, dtype=torch.int64)
+    objective = attnlab.build("masked_lm", vocab=9)
+    return int((objective.prepare(Batch(tokens, tokens)).targets >= 0).sum())
 
 
 def pairs_of(pattern, n):
@@ -125,6 +135,8 @@ OTHERWISE = {
     "check_reach": (4608.0,),
     "check_readings": (len(range(30)) + len(range(8)),),
     "check_ring_layers": (min(s for s in range(12) if 2 * s + 1 >= 12),),
+    "check_scored_answers": (scored_answers(),),
+    "check_share_of_a_task": (mixtures.mixture(*mixtures.TASKS, ratio=3.0).rates["sorting"],),
     "check_root_value": ((8 / 2 + 13 / 3) / 2,),
     "check_rounds": (min(r for r in range(99) if 1 - 0.5**r >= 0.99),),
     "check_score_bytes": (2**30,),
