@@ -131,6 +131,9 @@ def test_a_tree_is_drawn_by_mouse(explorer: Any, expect: Any) -> None:
     explorer.get_by_test_id("wrap").click()
     expect(text).to_have_value("(S (NP the dog) (VP barks (X at␣-LRB-cats-RRB-)))")
     explorer.get_by_test_id("unwrap").click()
+    expect(text).to_have_value("(S (NP the dog) (VP barks at␣-LRB-cats-RRB-))")
+    chosen = explorer.locator('[role="treeitem"][tabindex="0"]')
+    expect(chosen).to_have_attribute("data-key", "6")
     explorer.get_by_test_id("delete").click()
     expect(text).to_have_value("(S (NP the dog))")
     for _ in range(2):
