@@ -50,8 +50,8 @@ from attnlab.core.modes import mode
 from attnlab.core.options import Options
 from attnlab.core.precision import upcast
 from attnlab.objectives.asked import Asked, kept
-from attnlab.objectives.batches import UNSCORED, Batch, CrossEntropy, summed_loss
-from attnlab.objectives.taught import Answers, check_alike, read
+from attnlab.objectives.batches import UNSCORED, Batch, summed_loss
+from attnlab.objectives.taught import Answers, Taught, check_alike, read
 
 # ---- options
 
@@ -128,7 +128,7 @@ def divergence(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
 # ---- module
 
 
-class Distillation(CrossEntropy):
+class Distillation(Taught):
     """What a teacher answers, beside the targets of the task or of another objective.
 
     teacher: a trained model of the same kind and the same classes as the student. It is in
@@ -138,40 +138,18 @@ class Distillation(CrossEntropy):
     """
 
     models = ("language_model", "encoder_decoder", "classifier", "token_classifier")
+    needs_teacher = (
+        "distillation learns what a teacher answers, and has none: build('distillation', "
+        "teacher=…) with a trained model"
+    )
 
     def __init__(
         self, options: DistillationOptions = DistillationOptions(),
         teacher: nn.Module | None = None, then: nn.Module | None = None,
     ) -> None:  # fmt: skip
-        super().__init__()
-        self.options = options
-        self.then: Any = then
-        self._teacher = [teacher]  # in a list, so that it is no part of this module
+        super().__init__(options, teacher, then)
         if then is not None:
             self.models = then.models  # type: ignore[misc, assignment]
-        self.specials = getattr(then, "specials", 0)
-
-    def extra_repr(self) -> str:
-        return str(self.options)
-
-    @property
-    def teacher(self) -> Any:
-        """The teacher; a ValueError where there is none."""
-        if self._teacher[0] is None:
-            raise ValueError(
-                "distillation learns what a teacher answers, and has none: "
-                "build('distillation', teacher=…) with a trained model"
-            )
-        return self._teacher[0]
-
-    def longest(self, length: int) -> int:
-        return length if self.then is None else int(self.then.longest(length))
-
-    def fitted(self, model: nn.Module) -> None:
-        if model is self.teacher:
-            raise ValueError("the teacher is the model that is trained; give another one")
-        if self.then is not None:
-            self.then.fitted(model)
 
     def prepare(self, batch: Batch, generator: torch.Generator | None = None) -> Any:
         """The batch with the teacher's logits, and its vectors where they are compared."""

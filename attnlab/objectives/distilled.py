@@ -44,8 +44,9 @@ from attnlab.core.claims import Objective
 from attnlab.core.modes import mode
 from attnlab.core.options import Count, Options
 from attnlab.core.probe import note
-from attnlab.objectives.batches import UNSCORED, Batch, CrossEntropy, one_by_one
+from attnlab.objectives.batches import UNSCORED, Batch, one_by_one
 from attnlab.objectives.parallel import places
+from attnlab.objectives.taught import Taught
 
 # ---- options
 
@@ -122,7 +123,7 @@ def written(teacher: Any, batch: Batch) -> Int[Tensor, "b n"]:
 # ---- module
 
 
-class Distilled(CrossEntropy):
+class Distilled(Taught):
     """The targets of a teacher, as another objective asks for them.
 
     teacher: a trained model of kind "encoder_decoder", or any that is called as
@@ -132,43 +133,17 @@ class Distilled(CrossEntropy):
     """
 
     models = ("encoder_decoder",)
+    needs_teacher = (
+        "distilled learns what a teacher writes, and has none: build('distilled', "
+        "teacher=…) with a trained model of kind='encoder_decoder'"
+    )
 
     def __init__(
         self, options: DistilledOptions = DistilledOptions(), teacher: nn.Module | None = None,
         then: nn.Module | None = None,
     ) -> None:  # fmt: skip
-        super().__init__()
-        self.options = options
-        self.then: Any = then
-        self._teacher = [teacher]  # in a list, so that it is no part of this module
-        self.specials = getattr(then, "specials", 0)
+        super().__init__(options, teacher, then)
         self.orders = getattr(then, "orders", "")  # type: ignore[misc]
-
-    def extra_repr(self) -> str:
-        return str(self.options)
-
-    @property
-    def teacher(self) -> Any:
-        """The teacher; a ValueError where there is none."""
-        if self._teacher[0] is None:
-            raise ValueError(
-                "distilled learns what a teacher writes, and has none: build('distilled', "
-                "teacher=…) with a trained model of kind='encoder_decoder'"
-            )
-        return self._teacher[0]
-
-    def longest(self, length: int) -> int:
-        return length if self.then is None else int(self.then.longest(length))
-
-    def fitted(self, model: nn.Module) -> None:
-        if model is self.teacher:
-            raise ValueError("the teacher is the model that is trained; give another one")
-        if self.then is not None:
-            self.then.fitted(model)
-
-    def after_step(self, model: nn.Module, step: int, steps: int) -> None:
-        if self.then is not None:
-            self.then.after_step(model, step, steps)
 
     def prepare(
         self, batch: Batch, generator: torch.Generator | None = None, *, write: Write = written

@@ -43,8 +43,9 @@ from attnlab.core.options import Options, Size
 from attnlab.core.precision import upcast
 from attnlab.core.probe import record
 from attnlab.objectives.asked import Asked, kept
-from attnlab.objectives.batches import UNSCORED, Batch, CrossEntropy
+from attnlab.objectives.batches import UNSCORED, Batch
 from attnlab.objectives.encodings import beside
+from attnlab.objectives.taught import Taught
 
 # ---- options
 
@@ -151,7 +152,7 @@ def map_loss(student: Tensor, teacher: Tensor, real: Tensor, attention: str = "s
 # ---- module
 
 
-class LayerDistillation(CrossEntropy):
+class LayerDistillation(Taught):
     """A student's layers beside those of a teacher, by their vectors and attention maps.
 
     teacher: a trained encoder, whose number of layers is a multiple of the student's, with as many
@@ -160,30 +161,21 @@ class LayerDistillation(CrossEntropy):
     """
 
     models = ("token_classifier", "classifier")
+    needs_teacher = (
+        "layer_distillation learns what the layers of a teacher hold, and has none; give "
+        "it a trained model as teacher"
+    )
 
     def __init__(
         self, options: LayerDistillationOptions = LayerDistillationOptions(),
         teacher: nn.Module | None = None,
     ) -> None:  # fmt: skip
-        super().__init__()
-        self.options = options
-        self._teacher = [teacher]  # in a list, so that it is no part of this module
+        super().__init__(options, teacher)
         self.projections = nn.ModuleList()
-
-    @property
-    def teacher(self) -> Any:
-        """The teacher; a ValueError where there is none."""
-        if self._teacher[0] is None:
-            raise ValueError(
-                "layer_distillation learns what the layers of a teacher hold, and has none; give "
-                "it a trained model as teacher"
-            )
-        return self._teacher[0]
 
     def fitted(self, model: nn.Module) -> None:
         """Builds W, from the width of the student to that of the teacher."""
-        if model is self.teacher:
-            raise ValueError("the teacher is the model that is trained; give another one")
+        super().fitted(model)
         own: Any = model
         theirs, mine = len(blocks_of(self.teacher)), len(blocks_of(own))
         layers = len(layer_map(theirs, mine))

@@ -1,10 +1,55 @@
-"""What a teacher and its student answer to one batch, and whether the two can be compared."""
+"""Objectives of a student with a teacher: what both answer, and whether it can be compared."""
 
 from typing import Any, NamedTuple
 
-from torch import Tensor
+from torch import Tensor, nn
 
-from attnlab.objectives.batches import Batch, check_logits, logits_of
+from attnlab.core.options import Options
+from attnlab.objectives.batches import Batch, CrossEntropy, check_logits, logits_of
+
+
+class Taught(CrossEntropy):
+    """What objectives with a teacher have in common.
+
+    teacher: a trained model. It is in evaluation mode while it is asked, is not trained, and is no
+        part of a checkpoint.
+    then: the objective that asks the student; not given, the task does.
+    """
+
+    needs_teacher: str
+    """Why there has to be one, and how it is given."""
+
+    def __init__(
+        self, options: Options, teacher: nn.Module | None = None, then: nn.Module | None = None
+    ) -> None:
+        super().__init__()
+        self.options: Any = options
+        self.then: Any = then
+        self._teacher = [teacher]  # in a list, so that it is no part of this module
+        self.specials = getattr(then, "specials", 0)
+
+    def extra_repr(self) -> str:
+        return str(self.options)
+
+    @property
+    def teacher(self) -> Any:
+        """The teacher; a ValueError where there is none."""
+        if self._teacher[0] is None:
+            raise ValueError(self.needs_teacher)
+        return self._teacher[0]
+
+    def longest(self, length: int) -> int:
+        return length if self.then is None else int(self.then.longest(length))
+
+    def fitted(self, model: nn.Module) -> None:
+        if model is self.teacher:
+            raise ValueError("the teacher is the model that is trained; give another one")
+        if self.then is not None:
+            self.then.fitted(model)
+
+    def after_step(self, model: nn.Module, step: int, steps: int) -> None:
+        if self.then is not None:
+            self.then.after_step(model, step, steps)
 
 
 class Answers(NamedTuple):

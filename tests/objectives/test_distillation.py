@@ -144,3 +144,18 @@ def test_bad_calls_are_sentences() -> None:
     tokens = torch.zeros(1, 5, dtype=torch.long)
     with pytest.raises(ValueError, match="of the teacher are 8 wide, of the student 4"):
         soft(wide, cosine=1.0)(narrow, Batch(tokens, tokens))
+
+
+def test_the_objective_that_asks_hears_of_every_step() -> None:
+    """Such as one that moves a copy of the model after each."""
+    steps = []
+
+    class Counts(torch.nn.Module):
+        models, specials = ("classifier",), 0
+
+        def after_step(self, model, step, of):
+            steps.append((step, of))
+
+    objective = attnlab.build("distillation", teacher=torch.nn.Linear(1, 1), then=Counts())
+    objective.after_step(torch.nn.Linear(1, 1), 3, 9)
+    assert steps == [(3, 9)]
