@@ -38,7 +38,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attnlab.compression.levels import MOST_BITS, UNCHANGED, straight_through
+from attnlab.compression.levels import UNCHANGED, check_bits, straight_through
 from attnlab.compression.matrices import check_module, linear_layers, refuse_meta, without_masks
 from attnlab.compression.quantized import put, size_of
 from attnlab.core.card import Card, letters
@@ -58,11 +58,7 @@ class KMeansOptions(Options):
     rounds: Count = 10
 
     def check(self) -> None:
-        if not 2 <= self.bits <= MOST_BITS and self.bits != UNCHANGED:
-            raise ValueError(
-                f"bits should be from 2 to {MOST_BITS}, or {UNCHANGED}, which changes nothing, got "
-                f"{self.bits}"
-            )
+        check_bits(self.bits)
 
     @property
     def centres(self) -> int:

@@ -21,6 +21,15 @@ Observer = Literal["minmax", "moving_average", "percentile"]
 MOST_BITS, UNCHANGED = 8, 32
 
 
+def check_bits(bits: int) -> None:
+    """A ValueError unless there are levels of so many bits."""
+    if not 2 <= bits <= MOST_BITS and bits != UNCHANGED:
+        raise ValueError(
+            f"bits should be from 2 to {MOST_BITS}, or {UNCHANGED}, which changes nothing, got "
+            f"{bits}"
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Levels(Options):
     """bits: of an integer, from 2 to 8; 32 changes nothing. scheme: "affine" has a zero point;
@@ -34,11 +43,7 @@ class Levels(Options):
     per: Per = "tensor"
 
     def check(self) -> None:
-        if not 2 <= self.bits <= MOST_BITS and self.bits != UNCHANGED:
-            raise ValueError(
-                f"bits should be from 2 to {MOST_BITS}, or {UNCHANGED}, which changes nothing, got "
-                f"{self.bits}"
-            )
+        check_bits(self.bits)
 
     @property
     def lowest(self) -> int:
