@@ -5,6 +5,7 @@ and writes S, and each head's result is divided by its root mean square before i
 """
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -100,8 +101,7 @@ class HeadNorm(nn.Module):
 class MatrixMemory(Layer):
     """(b, n, dim) → (b, n, dim), causal; zeros at padding. ``step`` decodes.
 
-    A page gives its ``forms``, ``_advance``, the form that begins with a state and returns the next
-    one, and ``_gates(x)``, what both take beside queries, keys and values. ``heads`` have queries
+    A page gives its ``forms``, and ``_gates`` and ``_advance``. ``heads`` have queries
     and keys of width ``head_dim``; ``value_heads`` of them, consecutive ones, share one query and
     key. ``lens.mixing_matrix`` is exact: one map for each head of values, before the norm.
     """
@@ -138,11 +138,13 @@ class MatrixMemory(Layer):
         """Take what the heads give to."""
         self.heads = Channels(self.value_heads, nn.Identity(), output, width=self.value_dim)
 
+    @abstractmethod
     def _gates(self, x: Tokens) -> tuple[Tensor, ...]:
-        raise NotImplementedError
+        """What the forms take beside queries, keys and values."""
 
+    @abstractmethod
     def _advance(self, S: Sums, *given: Tensor) -> tuple[Tensor, Sums]:
-        raise NotImplementedError
+        """The outputs of the next tokens after ``S``, and the state after them."""
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:

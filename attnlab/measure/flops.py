@@ -1,12 +1,12 @@
 """Floating-point operations of one ATen operation, from the shapes it is called with.
 
 The rule of the field: a multiply-add is 2. Matrix products, triangular solves, convolutions,
-attention kernels, Fourier transforms, running sums (1 for each element) and sorts (log₂ N for each of N elements, a
-comparison taken as 1) are counted; a bias, a softmax, products and sums over a list of edges
-(`embedding_bag`) or any other elementwise work is not (`count` reports the elements written, for
-mechanisms that mix without a matrix product). A complex multiply-add is four real ones. Attention
-kernels are counted over the whole n × m rectangle, causal or not: what they skip depends on the
-kernel's block size, not on the mechanism.
+attention kernels, Fourier transforms, running sums (1 for each element) and sorts (log₂ N for each
+of N elements, a comparison taken as 1) are counted; a bias, a softmax, products and sums over a
+list of edges (`embedding_bag`) or any other elementwise work is not (`count` reports the elements
+written, for mechanisms that mix without a matrix product). A complex multiply-add is four real
+ones. Attention kernels are counted over the whole n × m rectangle, causal or not: what they skip
+depends on the kernel's block size, not on the mechanism.
 """
 
 import math
