@@ -659,9 +659,10 @@ def test_cost_grows_as_claimed(card: Card, variant: int) -> None:
 
 
 def _check_launches(claim: sympy.Expr, lengths: tuple[int, ...], launches: Sequence[int]) -> None:
-    """The operations that a layer calls grow at most as claimed, at the longer lengths."""
-    claimed = _at(claim, lengths)
-    assert launches[-1] <= 1.15 * launches[-2] * claimed[-1] / claimed[-2] + 4, (claim, launches)
+    """The operations that a layer calls grow at most as claimed, up to the ends of its chunks."""
+    *shorter, longest = zip(_at(claim, lengths), launches, strict=True)
+    bound = max(called * longest[0] / claimed for claimed, called in shorter)
+    assert longest[1] <= 1.3 * bound + 4, (claim, launches)
 
 
 @pytest.mark.parametrize("card", EACH)
@@ -680,7 +681,7 @@ def _launches(card: Card, variant: int, form: str) -> list[int]:
     made = {"form": form} if "form" in card.option_names() else {}
     capacity = {"max_len": lengths[-1]} if _needs_capacity(card, variant) else {}
     layer = module(card, variant, **made, **capacity).float()
-    return [_seen(layer, n, DIM)[-1] for n in lengths[:2]]
+    return [_seen(layer, n, DIM)[-1] for n in (lengths[0], lengths[-1])]
 
 
 def _at(claim: sympy.Expr, lengths: tuple[int, ...]) -> list[float]:
