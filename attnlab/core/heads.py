@@ -42,6 +42,10 @@ class Heads(nn.Module):
     ``positions`` turns queries and keys (a ``Rotation``) or is asked for ``bias``.
     """
 
+    values_called = True
+    """Whether values are what ``value`` gives when it is called, so that others can be put in their
+    place; False where a form multiplies with its weight."""
+
     @checked
     def __init__(
         self, dim: Size, heads: Size, *,

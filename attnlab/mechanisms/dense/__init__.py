@@ -2,8 +2,8 @@
 
 Exact and quadratic in the length; the other mechanisms are compared with it. Full attention is the
 definition, and FlashAttention computes the same tile by tile without storing the scores.
-Multi-query attention shares keys and values between heads, and complex attention has complex
-queries and keys.
+Multi-query attention shares keys and values between heads, multi-head latent attention makes them
+of one small vector, and complex attention has complex queries and keys.
 """
 
 from attnlab.core.lazy import modules_of
