@@ -124,17 +124,17 @@ def fused(
     for name, at in (("weights", 0), ("sink", 1)):
         note(name, partial(seen, q, k, sink, mask, scale, at))
     width = max(d + 1, e)  # the kernel for CPUs wants one width
-    q = torch.cat((q, q.new_ones(b, h, n, 1), q.new_zeros(b, h, n, width - d - 1)), dim=-1)
-    first = torch.cat((sink.new_zeros(h, d), sink[:, None] / scale), dim=-1).to(k.dtype)
+    q = torch.cat((q * scale, q.new_ones(b, h, n, 1), q.new_zeros(b, h, n, width - d - 1)), dim=-1)
+    first = torch.cat((sink.new_zeros(h, d), sink[:, None]), dim=-1).to(k.dtype)
     first = F.pad(first, (0, width - d - 1))[:, None].expand(b, h, 1, width)
     k = torch.cat((first, F.pad(k, (0, width - d))), dim=2)
     v = F.pad(v, (0, width - e, 1, 0))
     if patterns.is_causal(mask) and n == m:
         q = F.pad(q, (0, 0, 1, 0))
-        return sdpa.attend(q, k, v, mask=mask, bias=None, scale=scale)[:, :, 1:, :e]
+        return sdpa.attend(q, k, v, mask=mask, bias=None, scale=1.0)[:, :, 1:, :e]
     allowed = patterns.dense_of(mask, q, k[:, :, 1:])
     allowed = None if allowed is None else F.pad(allowed, (1, 0), value=True)
-    return sdpa.attend(q, k, v, mask=allowed, bias=None, scale=scale)[..., :e]
+    return sdpa.attend(q, k, v, mask=allowed, bias=None, scale=1.0)[..., :e]
 
 
 @form
