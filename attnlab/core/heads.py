@@ -200,6 +200,17 @@ def zero_nonfinite_padding(x: Tokens, padding: TokenPadding) -> Tokens:
     return x if padding is None else x.masked_fill(~padding[..., None], 0)
 
 
+def queries_per_key_head(q: Tensor, k: Tensor) -> int:
+    """h / g; a ValueError where g does not divide h."""
+    h, g = q.shape[1], k.shape[1]
+    if h % g:
+        raise ValueError(
+            f"{g} key/value heads do not divide {h} query heads: "
+            "each key/value head serves equally many query heads"
+        )
+    return h // g
+
+
 def regrouped(weight: Tensor, had: int, has: int) -> Tensor:
     """The rows of a projection to ``had`` heads of keys or values, for ``has`` of them.
 

@@ -45,7 +45,7 @@ from attnlab.core import patterns, sdpa
 from attnlab.core.attention import DenseAttention
 from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
-from attnlab.core.heads import Heads, zero_nonfinite_padding
+from attnlab.core.heads import Heads, queries_per_key_head, zero_nonfinite_padding
 from attnlab.core.options import Options, Size
 from attnlab.core.patterns import Mask
 from attnlab.core.positions import Bias, PositionScheme, biased
@@ -85,17 +85,6 @@ def naive(
     scores = note("scores", biased(q @ k.mT * scale, bias))
     weights = note("weights", masked_softmax(scores, patterns.dense_of(mask, q, k)))
     return note("gates", torch.sigmoid(gate)) * (weights @ v)
-
-
-def queries_per_key_head(q: Tensor, k: Tensor) -> int:
-    """h / g; a ValueError where g does not divide h."""
-    h, g = q.shape[1], k.shape[1]
-    if h % g:
-        raise ValueError(
-            f"{g} key/value heads do not divide {h} query heads: "
-            "each key/value head serves equally many query heads"
-        )
-    return h // g
 
 
 # ---- fused

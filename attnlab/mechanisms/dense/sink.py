@@ -51,6 +51,7 @@ from attnlab.core import patterns, sdpa
 from attnlab.core.attention import DenseAttention
 from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
+from attnlab.core.heads import queries_per_key_head
 from attnlab.core.options import Options, Size
 from attnlab.core.patterns import Mask
 from attnlab.core.positions import Bias, Rotation
@@ -94,17 +95,6 @@ def shares(scores: Tensor, sink: Tensor, allowed: Tensor | None) -> tuple[Tensor
         allowed = torch.cat((allowed, allowed.any(-1, keepdim=True)), dim=-1)
     both = masked_softmax(torch.cat((scores, column), dim=-1), allowed)
     return both[..., :-1], both[..., -1:]
-
-
-def queries_per_key_head(q: Tensor, k: Tensor) -> int:
-    """h / g; a ValueError where g does not divide h."""
-    h, g = q.shape[1], k.shape[1]
-    if h % g:
-        raise ValueError(
-            f"{g} key/value heads do not divide {h} query heads: "
-            "each key/value head serves equally many query heads"
-        )
-    return h // g
 
 
 # ---- fused
