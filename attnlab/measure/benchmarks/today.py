@@ -3,6 +3,7 @@
 The latents are those of DeepSeek-V3 (k = 512, r = 64, heads of 128) with 16 heads of its 128.
 """
 
+import importlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.util import find_spec
@@ -39,9 +40,8 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
 
 def _decoded(m: int, repeats: int, threads: int) -> Row:
     """One token after m: the form that makes keys and values of all of them, and the other."""
-    shapes = ((1, HEADS, 1, WIDTH), (1, HEADS, 1, 64), (1, m, 512), (1, m, 64))
-    shapes += ((HEADS, WIDTH, 512), (HEADS, WIDTH, 512))
-    given = [torch.randn(shape) for shape in shapes]
+    sequences = [(1, HEADS, 1, WIDTH), (1, HEADS, 1, 64), (1, m, 512), (1, m, 64)]
+    given = [torch.randn(shape) for shape in (*sequences, *2 * [(HEADS, WIDTH, 512)])]
     calls = {
         name: partial(_without_gradient, partial(FORMS[form], *given))
         for name, form in (("absorbed", "absorbed"), ("expanded", "fused"))
@@ -79,8 +79,7 @@ def _beside_deepseek(n: int, repeats: int, threads: int) -> Iterator[Row]:
 def deepseek(n: int) -> tuple[nn.Module, tuple[Tensor, Tensor]]:
     """Transformers' layer of DeepSeek-V3 in these sizes, with PyTorch's attention, and its cosines
     and sines, all for an angle of 0: ours does not turn either."""
-    from transformers.models.deepseek_v3 import modeling_deepseek_v3 as code
-
+    code: Any = importlib.import_module("transformers.models.deepseek_v3.modeling_deepseek_v3")
     config = code.DeepseekV3Config(
         hidden_size=DIM, num_attention_heads=HEADS, num_key_value_heads=HEADS, kv_lora_rank=512,
         q_lora_rank=768, qk_rope_head_dim=64, qk_nope_head_dim=WIDTH, v_head_dim=WIDTH,
