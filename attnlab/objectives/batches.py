@@ -15,6 +15,9 @@ from attnlab.core.precision import upcast
 UNSCORED = -100
 """The target at a position that is not scored."""
 
+UNLABELLED = -1
+"""The target of what is scored by a teacher alone, in `attnlab.objectives.distillation`."""
+
 
 class Batch(Protocol):
     """A batch of a task. `padding` and `source_padding` are True at real tokens."""
