@@ -12,9 +12,11 @@ fall as $1/T^2$, and the label alone would be learned. For a large T and logits 
 $a\,(z_s - z_t)$ over the number of classes. The divergence is 0 where the logits agree up to a
 constant.
 
-DistilBERT learns what masked tokens are (``then``) with T = 2, a = 5 and b = 2, and has a third
-term with the weight c for the vectors before the output layer, $c\,(1 - \cos(h_s, h_t))$:
+DistilBERT begins with layers of its teacher, 0, 2, 4, 7, 9 and 11 of twelve; ``pruned`` counts
+them from 1. It learns what masked tokens are (``then``) with T = 2, a = 5 and b = 2, and has a
+third term with the weight c for the vectors before the output layer, $c\,(1 - \cos(h_s, h_t))$:
 
+    student = attnlab.models.pruned.pruned(teacher, kept=(1, 3, 5, 8, 10, 12))
     build("distillation", teacher=teacher, then=build("masked_lm", vocab=vocab),
           temperature=2.0, soft=5.0, hard=2.0, cosine=1.0)
 
@@ -53,7 +55,7 @@ from attnlab.core.options import Options
 from attnlab.core.precision import upcast
 from attnlab.objectives.asked import Asked, kept
 from attnlab.objectives.batches import UNLABELLED, UNSCORED, Batch, summed_loss
-from attnlab.objectives.taught import Answers, Taught, check_alike, read
+from attnlab.objectives.taught import Answers, Taught, check_alike, check_vocabulary, read
 
 # ---- options
 
@@ -153,6 +155,10 @@ class Distillation(Taught):
         super().__init__(options, teacher, then)
         if then is not None:
             self.models = then.models  # type: ignore[misc, assignment]
+
+    def fitted(self, model: nn.Module) -> None:
+        super().fitted(model)
+        check_vocabulary(model, self.teacher)
 
     def prepare(self, batch: Batch, generator: torch.Generator | None = None) -> Any:
         """The batch with the teacher's logits, and its vectors where they are compared. What has
