@@ -155,6 +155,12 @@ class CrossEntropy(nn.Module):
     specials: int = 0
     """How many tokens it uses beyond those of the text, such as a mask."""
 
+    maps: ClassVar[bool] = False
+    """Whether it reads the queries and keys of the layers, which then have to have some."""
+
+    asks: ClassVar[str] = ""
+    """What is wanted at a target, in a word, where this is neither a token nor a class."""
+
     classes: int | None = None
     """How many answers there are, where they are not those of the task or its tokens."""
 

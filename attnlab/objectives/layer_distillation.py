@@ -152,6 +152,8 @@ class LayerDistillation(Taught):
     """
 
     models = ("token_classifier", "classifier")
+    maps = True
+    asks = "vector"
     needs_teacher = (
         "layer_distillation learns what the layers of a teacher hold, and has none; give "
         "it a trained model as teacher"
