@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from attnlab.exercises.answers import NumberExercise
 from attnlab.exercises.attempt import Arguments, random_tensors
@@ -40,7 +39,9 @@ def _loss(
         z_s, z_t = z_t, z_s
     own = z_s / T if softened else z_s
     p = own.log_softmax(-1) if logs else own.softmax(-1)
-    found = F.kl_div(p, (z_t / T).softmax(-1), reduction="mean" if classes else "batchmean")
+    q = (z_t / T).softmax(-1)
+    each = q * ((z_t / T).log_softmax(-1) - p)
+    found = each.mean() if classes else each.sum(-1).mean()
     return T**2 * found if squared else found
 
 
@@ -57,7 +58,7 @@ check_hinton_loss = Exercise(
     """,
     right=_loss,
     cases=_loss_cases,
-    axes="b c",
+    axes="",
     mistakes={
         but(squared=False): "The factor T² is missing, without which the gradient falls as 1/T².",
         but(logs=False): "The first argument of `F.kl_div` should hold log probabilities.",
@@ -135,7 +136,7 @@ check_layer_states = Exercise(
     """,
     right=_states,
     cases=_states_cases,
-    axes="",
+    axes="layers n d",
     mistakes={
         but(first=True): "Those are the first layers: the last of the teacher is among none.",
         but(shifted=True): "One layer too early: the embedding is 0, so layer i is at place i.",
