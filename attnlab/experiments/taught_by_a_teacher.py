@@ -185,7 +185,9 @@ def _keys(inputs: Tensor) -> Tensor:
 def teacher() -> TinyTransformer:
     """The shipped model "digits"."""
     shipped = Path(__file__).parents[1] / "pretrained" / "digits.safetensors"
-    return TinyTransformer.load(shipped).float().eval().requires_grad_(False)
+    with seeded(0):
+        model = TinyTransformer.load(shipped)
+    return model.float().eval().requires_grad_(False)
 
 
 @torch.no_grad()
@@ -291,7 +293,8 @@ def _loop(model: Any, _: Any, steps: int, *, seed: int, learns: str, **options: 
         first = min(max(1, steps * FIRST // STEPS), steps - 1)
         maps: Any = one.layers
         layers = LayerDistillation(LayerDistillationOptions(attention=maps), teacher())
-        by_fit(model, task, first, objective=layers, seed=seed, **options)
+        if first:
+            by_fit(model, task, first, objective=layers, seed=seed, **options)
         steps -= first
     asked = objective(learns, seed, learning)
     return by_fit(model, task, steps, objective=asked, seed=seed, **options)

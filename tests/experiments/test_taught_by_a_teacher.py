@@ -118,7 +118,5 @@ def test_the_learner_of_100_is_built_and_trained_as_the_shipped_teacher() -> Non
     assert {name: config[name] for name in recipe.model} == recipe.model
     steps = {"steps": recipe.training["steps"]}
     assert {**experiment.TAUGHT, **steps} == recipe.training
-    shipped = pretrained.load("digits")[0].state_dict()
-    assert all(
-        torch.equal(x, shipped[name]) for name, x in experiment.teacher().state_dict().items()
-    )
+    mine, shipped = experiment.teacher().state_dict(), pretrained.load("digits")[0].state_dict()
+    assert all(torch.equal(weight, mine[name]) for name, weight in shipped.items())
