@@ -15,6 +15,7 @@ from attnlab_widgets.compression_lab.example import example
 
 import attnlab
 from attnlab import pretrained
+from attnlab.compression.units import units_of
 from attnlab.experiments import students
 from attnlab.lens import smaller
 from attnlab.models.tiny import TinyTransformer
@@ -110,7 +111,8 @@ def test_heads_go_in_the_order_of_their_importance() -> None:
     lab = next(labs())
     lab.cut, lab.kept = "heads", 0.5
     first, second = lab.order[:2]
-    left = [place.left() for place in smaller.units_of(smaller.pruned(lab.network, lab.settings, lab.order)) if place.kind == "heads"]  # fmt: skip
+    masked = smaller.pruned(lab.network, lab.settings, lab.order)
+    left = [place.left() for place in units_of(masked) if place.kind == "heads"]
     gone = [(layer, head) for layer, kept in enumerate(left) for head in range(2) if not kept[head]]
     assert gone == sorted([first, second])
 
