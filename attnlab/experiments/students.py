@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from attnlab import catalog, pretrained
 from attnlab.core.suggest import choose
 from attnlab.experiments import stored
-from attnlab.experiments.grid import Arm, Grid, Scores, Trained, by_fit, percent
+from attnlab.experiments.grid import Arm, Grid, Scores, Trained, by_fit, percent, seeded
 from attnlab.models.storage import load_tensors
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks import Batch
@@ -47,7 +47,8 @@ def size(dim: int, layers: int) -> str:
 @cache
 def teacher() -> TinyTransformer:
     """The shipped model of digits."""
-    return pretrained.load("digits")[0]
+    with seeded(0):  # its initial values, which are replaced, are drawn
+        return pretrained.load("digits")[0]
 
 
 class Remembering(nn.Module):

@@ -156,7 +156,7 @@ def interval(right: int, n: int) -> tuple[float, float]:
 
 
 def half_width(right: Tensor) -> float:
-    """Of a mean over rows (b,): 1.96 standard errors."""
+    """Half of the interval of 95 % of a mean over rows (b,): 1.96 standard errors."""
     return Z * float(right.double().std()) / math.sqrt(len(right))
 
 
