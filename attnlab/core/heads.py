@@ -156,15 +156,16 @@ class Heads(nn.Module):
 
 
 class Channels(Heads):
-    """Heads of width one, of layers that move each of ``dim`` channels along the sequence alone.
+    """Heads of width one, of layers that move each of ``dim`` channels along the sequence alone; or
+    ``dim`` heads that each move ``width`` channels.
 
-    ``value`` makes what moves, (b, n, dim) of any input, and ``output`` takes what arrives, with
-    whatever else it needs. ``lens.mixing_matrix`` finds the map between the two.
+    ``value`` makes what moves, (b, n, dim · width) of any input, and ``output`` takes what arrives,
+    with whatever else it needs. ``lens.mixing_matrix`` finds the map between the two.
     """
 
-    def __init__(self, dim: int, value: nn.Module, output: nn.Module) -> None:
+    def __init__(self, dim: int, value: nn.Module, output: nn.Module, *, width: int = 1) -> None:
         parts = iter((value, output))
-        super().__init__(dim, dim, queries=False, linear=lambda *_, bias: next(parts))
+        super().__init__(dim * width, dim, queries=False, linear=lambda *_, bias: next(parts))
 
 
 def check_input(x: Tensor, name: str, dim: int, weight: Tensor) -> None:
