@@ -42,6 +42,10 @@ class Heads(nn.Module):
     ``positions`` turns queries and keys (a ``Rotation``) or is asked for ``bias``.
     """
 
+    values_called = True
+    """Whether values are what ``value`` gives when it is called, so that others can be put in their
+    place; False where a form multiplies with its weight."""
+
     @checked
     def __init__(
         self, dim: Size, heads: Size, *,
@@ -195,6 +199,17 @@ def zero_nonfinite_padding(x: Tokens, padding: TokenPadding) -> Tokens:
     number overflows to: in the output and in the gradients of all others.
     """
     return x if padding is None else x.masked_fill(~padding[..., None], 0)
+
+
+def queries_per_key_head(q: Tensor, k: Tensor) -> int:
+    """h / g; a ValueError where g does not divide h."""
+    h, g = q.shape[1], k.shape[1]
+    if h % g:
+        raise ValueError(
+            f"{g} key/value heads do not divide {h} query heads: "
+            "each key/value head serves equally many query heads"
+        )
+    return h // g
 
 
 def regrouped(weight: Tensor, had: int, has: int) -> Tensor:
