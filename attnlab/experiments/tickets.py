@@ -158,7 +158,7 @@ def unseen() -> Batch:
 
 @torch.no_grad()
 def right(model: nn.Module) -> Scores:
-    """Of unseen images: the right answers in per cent, and the loss."""
+    """The right answers of the unseen images in per cent, and the loss."""
     answers = model(unseen().inputs)
     loss = F.cross_entropy(answers, unseen().targets).item()
     return {"right": percent(answers.argmax(-1) == unseen().targets), "loss": (loss, "nats")}
