@@ -149,6 +149,7 @@ OTHERWISE = {
     "check_shared_parameters": (sum(3e6 * (layer == 0) + 5e6 for layer in range(12)),),
     "check_sharp": (2.2,),
     "check_slowest_turn": (2000 * math.pi, 6283),
+    "check_soft_share": (float(torch.tensor([1.5, 0.5]).softmax(0)[1]), 0.2689),
     "check_sorting_length": (min(n for n in range(64, 9999, 64) if n * n / 64**2 >= 2 * n),),
     "check_state_numbers": (537.5, 535, 540, torch.tensor(537.0)),
     "check_stream_factor": (deep_norm.constants(100)[0], 2 * 12.5**0.25),
