@@ -10,6 +10,7 @@ import torch
 import attnlab
 from attnlab import exercises
 from attnlab.architecture.join import deep_norm
+from attnlab.compression import lottery_tickets
 from attnlab.core.experts import room
 from attnlab.exercises.answers import NumberExercise
 from attnlab.experiments import mixtures
@@ -131,6 +132,9 @@ OTHERWISE = {
     "check_nats_lost": (lost_by_a_product(), 6.238),
     "check_path_count": (len(list(itertools.product(range(7), repeat=3))),),
     "check_projection_parameters": (24 * 128 * 512, 1.57e6, 1.6e6),
+    "check_pruning_rounds": (
+        min(r for r in range(99) if lottery_tickets.share_left(0.2, r) < 0.1),
+    ),
     "check_push": (2.576,),
     "check_reach": (4608.0,),
     "check_readings": (len(range(30)) + len(range(8)),),
