@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnlab import catalog, pretrained
+from attnlab import catalog
 from attnlab.core.suggest import choose
 from attnlab.experiments import stored
 from attnlab.experiments.grid import Arm, Grid, Scores, Trained, by_fit, percent, seeded
@@ -48,7 +48,8 @@ def size(dim: int, layers: int) -> str:
 def teacher() -> TinyTransformer:
     """The shipped model of digits."""
     with seeded(0):  # its initial values, which are replaced, are drawn
-        return pretrained.load("digits")[0]
+        model = TinyTransformer.load(SHIPPED)
+    return model.float().eval().requires_grad_(False)
 
 
 class Remembering(nn.Module):
