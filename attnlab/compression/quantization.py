@@ -61,7 +61,7 @@ from attnlab.compression.levels import (
     scale_of,
     straight_through,
 )
-from attnlab.compression.matrices import check_module, refuse_meta
+from attnlab.compression.matrices import check_module, refuse_meta, without_masks
 from attnlab.compression.quantized import (
     Activations,
     QuantizedEmbedding,
@@ -146,15 +146,15 @@ class Quantization(nn.Module):
     def forward(self, module: nn.Module) -> nn.Module:
         """A copy of the module, called as it is, with integers; bits=32 changes nothing.
 
-        A matrix that two layers have in common becomes integers once. Raises ValueError for a
-        module without linear layers, and for weights that are NaN or infinite.
+        A matrix that two layers have in common becomes integers once; what a mask has cut is the
+        integer of 0. Raises ValueError for a module without linear layers or with PyTorch's
+        attention, and for weights that are NaN or infinite.
         """
-        found = matrices_of(module)
-        made = copy.deepcopy(module)
-        if self.options.bits == UNCHANGED:
-            return made
-        ranges = self._observed(module, found) if self.activations == "static" else {}
+        made = without_masks(module)
         parts = matrices_of(made)
+        if self.options.bits == UNCHANGED:
+            return copy.deepcopy(module)
+        ranges = self._observed(made, parts) if self.activations == "static" else {}
         new: dict[str, Any] = {
             name: QuantizedLinear(
                 part.weight, part.bias, self.options, self.activations, ranges.get(name)
@@ -194,8 +194,9 @@ class Quantization(nn.Module):
         return found
 
     def bytes(self, module: nn.Module) -> int:
-        """What the matrices take when they are stored: their integers, each with its bits, scales
-        and zero points; those that two layers have in common once."""
+        """What the matrices take when they are stored: their integers, each with its bits, or a bit
+        for each and those that are not 0 where this is less; scales and zero points; what two
+        layers have in common once."""
         check_module(module)
         total, seen = 0, set()
         for part in module.modules():
