@@ -13,6 +13,12 @@ conventions (``Levels``). One scale for each row of a matrix, which is an output
 every row as fine as its own largest weight allows. Scales for the columns could not be taken out of
 the sum over them.
 
+At 8 bits nobody sees which convention was taken; at 2 bits it decides. The shipped ``digits`` with
+one scale for each matrix classifies 71 % of unseen images rightly with "affine" (four levels from
+least to greatest), 54 % with "symmetric" (the largest weight at 1.5 steps, so that it is clipped)
+and 10 %, which is guessing, with "restricted": the largest weight is the only level above 0, and
+all weights below half of it become 0. With a scale for each row they are 95, 93 and 82 %.
+
 With both sides as integers a linear layer is a sum of integers, exact in int32 for the usual
 widths, and the zero points are taken care of afterwards:
 
@@ -36,6 +42,8 @@ scales.
 
 Departures.
 - the output of a layer is given as numbers, so each layer makes integers of its own input
+- linear layers and tables of tokens become integers, all else stays; PyTorch's own attention, whose
+  matrices are no linear layers, is refused
 - softmax, norms and curves stay in the dtype of the model
 
 Jacob, Kligys, Chen, Zhu, Tang, Howard, Adam, Kalenichenko. Quantization and Training of Neural

@@ -13,11 +13,12 @@ updates of 32 images in all, and a learning rate of 0.004 unless another one is 
     student, labels alone     the same model without a teacher
     student, masked      the student after 1,200 updates; half of its weights are left; 600 updates
                          under the mask, taught
-    middle, small, smaller    models of dim 40 (3 layers), 28 and 20 (2 layers), from the beginning
-                         and from labels alone
+    middle, small, smaller, tiny, tiniest   models of dim 40 (3 layers), 28 and 20 (2 layers), 16
+                         and 8 (1 layer), from the beginning and from labels alone
 
-The last three are the control: if one of them, as a file of as many bytes, were right as often as a
-large model that was made small, nothing would be gained by training the large one. Four arms are
+The last five are the control: if one of them, as a file of as many bytes, is right as often as a
+large model that was made small, nothing is gained by training the large one. Zhu and Gupta (2017)
+found large pruned models ahead of small dense ones of the same memory, in larger networks. Four arms are
 also trained with the learning rates 0.008 and 0.002, with one seed.
 
 Each model is scored as it is (32 bits), rounded per row to 8 and 4 bits, and with k-means weights
@@ -219,6 +220,8 @@ ARMS = Grid(
         "middle": Arm(TASK, {"dim": 40, "hidden": 40}),
         "small": Arm(TASK, {"dim": 28, "layers": 2, "hidden": 28}),
         "smaller": Arm(TASK, {"dim": 20, "layers": 2, "hidden": 20}),
+        "tiny": Arm(TASK, {"dim": 16, "layers": 1, "hidden": 16}),
+        "tiniest": Arm(TASK, {"dim": 8, "layers": 1, "hidden": 8}),
     },
     score=_scores,
     steps=ALL,

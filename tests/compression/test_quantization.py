@@ -333,6 +333,24 @@ def test_a_model_whose_units_are_gone_is_loaded_by_the_whole_one(page: str, tmp_
         load_compressed(other, shrunk)
 
 
+def test_at_two_bits_the_convention_decides() -> None:
+    """What the page says of the shipped digits, with room for other processors."""
+    whole, task = attnlab.pretrained.load("digits")
+    unseen = task.batch("validation", 355, seed=0)
+    shares = {}
+    for scheme in SCHEMES:
+        for per in ("tensor", "channel"):
+            made = Quantization(Levels(bits=2, scheme=scheme, per=per))(whole)
+            with torch.no_grad():
+                right = made(unseen.inputs).argmax(-1) == unseen.targets
+            shares[scheme, per] = 100 * right.double().mean().item()
+    for (scheme, per), share in {
+        ("affine", "tensor"): 71, ("symmetric", "tensor"): 54, ("restricted", "tensor"): 10,
+        ("affine", "channel"): 95, ("symmetric", "channel"): 93, ("restricted", "channel"): 82,
+    }.items():  # fmt: skip
+        assert shares[scheme, per] == pytest.approx(share, abs=4)
+
+
 def test_what_a_mask_has_cut_is_the_integer_of_zero() -> None:
     layer = attnlab.build("magnitude_pruning", kept=0.25)(nn.Linear(16, 9))
     for scheme in SCHEMES:
