@@ -94,7 +94,7 @@ def units_of(module: nn.Module) -> list[Units]:
             found += list(_between(name, part))
         elif _is_feed(part):
             found.append(_hidden(name, part))
-        elif isinstance(getattr(part, "heads", None), Heads):
+        elif isinstance(heads := getattr(part, "heads", None), Heads) and heads.values_called:
             found.append(_of_heads(name, part))
     return found
 
@@ -126,6 +126,9 @@ def _hidden(name: str, feed: Any) -> Units:
     )
 
 
+PROJECTIONS = ("query", "key", "value", "output")
+
+
 def _of_heads(name: str, attention: Any) -> Units:
     heads: Heads = attention.heads
     share = heads.heads // heads.kv_heads
@@ -140,7 +143,8 @@ def _stuck(attention: nn.Module) -> str:
     heads: Any = attention.heads
     if isinstance(heads.positions, DistanceBias):
         return f"its {type(heads.positions).__name__} has something for each head"
-    own = {id(p) for p in (*heads.parameters(), *heads.buffers())}
+    projections = [getattr(heads, name) for name in PROJECTIONS if hasattr(heads, name)]
+    own = {id(p) for part in projections for p in (*part.parameters(), *part.buffers())}
     others = [n for n, p in attention.named_parameters() if id(p) not in own]
     others += [n for n, p in attention.named_buffers() if id(p) not in own]
     return f"it has more than its projections: {', '.join(others[:3])}" if others else ""

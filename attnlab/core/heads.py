@@ -42,6 +42,10 @@ class Heads(nn.Module):
     ``positions`` turns queries and keys (a ``Rotation``) or is asked for ``bias``.
     """
 
+    values_called = True
+    """Whether values are what ``value`` gives when it is called, so that others can be put in their
+    place; False where a form multiplies with its weight."""
+
     @checked
     def __init__(
         self, dim: Size, heads: Size, *,
@@ -156,15 +160,16 @@ class Heads(nn.Module):
 
 
 class Channels(Heads):
-    """Heads of width one, of layers that move each of ``dim`` channels along the sequence alone.
+    """Heads of width one, of layers that move each of ``dim`` channels along the sequence alone; or
+    ``dim`` heads that each move ``width`` channels.
 
-    ``value`` makes what moves, (b, n, dim) of any input, and ``output`` takes what arrives, with
-    whatever else it needs. ``lens.mixing_matrix`` finds the map between the two.
+    ``value`` makes what moves, (b, n, dim · width) of any input, and ``output`` takes what arrives,
+    with whatever else it needs. ``lens.mixing_matrix`` finds the map between the two.
     """
 
-    def __init__(self, dim: int, value: nn.Module, output: nn.Module) -> None:
+    def __init__(self, dim: int, value: nn.Module, output: nn.Module, *, width: int = 1) -> None:
         parts = iter((value, output))
-        super().__init__(dim, dim, queries=False, linear=lambda *_, bias: next(parts))
+        super().__init__(dim * width, dim, queries=False, linear=lambda *_, bias: next(parts))
 
 
 def check_input(x: Tensor, name: str, dim: int, weight: Tensor) -> None:
@@ -194,6 +199,17 @@ def zero_nonfinite_padding(x: Tokens, padding: TokenPadding) -> Tokens:
     number overflows to: in the output and in the gradients of all others.
     """
     return x if padding is None else x.masked_fill(~padding[..., None], 0)
+
+
+def queries_per_key_head(q: Tensor, k: Tensor) -> int:
+    """h / g; a ValueError where g does not divide h."""
+    h, g = q.shape[1], k.shape[1]
+    if h % g:
+        raise ValueError(
+            f"{g} key/value heads do not divide {h} query heads: "
+            "each key/value head serves equally many query heads"
+        )
+    return h // g
 
 
 def regrouped(weight: Tensor, had: int, has: int) -> Tensor:

@@ -247,7 +247,9 @@ def _heads(module: object) -> Heads | None:
     if not isinstance(module, nn.Module):
         return None
     found = [part for part in module.modules() if isinstance(part, Heads)]
-    return found[0] if len(found) == 1 and getattr(module, "heads", None) is found[0] else None
+    if len(found) != 1 or getattr(module, "heads", None) is not found[0]:
+        return None
+    return found[0] if found[0].values_called else None
 
 
 # ---- Jacobian norms

@@ -1,12 +1,12 @@
 """Floating-point operations of one ATen operation, from the shapes it is called with.
 
-The rule of the field: a multiply-add is 2. Matrix products, convolutions, attention kernels,
-Fourier transforms, running sums (1 for each element) and sorts (log₂ N for each of N elements, a
-comparison taken as 1) are counted; a bias, a softmax, products and sums over a list of edges
-(`embedding_bag`) or any other elementwise work is not (`count` reports the elements written, for
-mechanisms that mix without a matrix product). A complex multiply-add is four real ones. Attention
-kernels are counted over the whole n × m rectangle, causal or not: what they skip depends on the
-kernel's block size, not on the mechanism.
+The rule of the field: a multiply-add is 2. Matrix products, triangular solves, convolutions,
+attention kernels, Fourier transforms, running sums (1 for each element) and sorts (log₂ N for each
+of N elements, a comparison taken as 1) are counted; a bias, a softmax, products and sums over a
+list of edges (`embedding_bag`) or any other elementwise work is not (`count` reports the elements
+written, for mechanisms that mix without a matrix product). A complex multiply-add is four real
+ones. Attention kernels are counted over the whole n × m rectangle, causal or not: what they skip
+depends on the kernel's block size, not on the mechanism.
 """
 
 import math
@@ -85,6 +85,12 @@ def _from(first: int) -> Formula:
     return lambda args, _: _product(args[first], args[first + 1])
 
 
+def _triangular(args: Sequence[Any], _: Any) -> int:
+    """Half of a product with the matrix, for each column of the right side."""
+    matrix, right = args[0], args[1]
+    return _weight(matrix) * right.numel() * matrix.shape[-1] // 2
+
+
 def _recurrent_layer(args: Sequence[Any], passes: int) -> int:
     """(n, b, inputs), and the matrices of all gates for the inputs and for the hidden state."""
     steps = math.prod(args[0].shape[:2])
@@ -102,6 +108,7 @@ FORMULAS: dict[str, Formula] = {
         lambda args, out: _convolution(args[0], args[1], out, transposed=args[6]),
     ),
     "convolution_backward": _convolution_backward,
+    "linalg_solve_triangular": _triangular,
     "mkldnn_rnn_layer": lambda args, _: _recurrent_layer(args, 1),
     "mkldnn_rnn_layer_backward": lambda args, _: _recurrent_layer(args, 2),
     **dict.fromkeys(

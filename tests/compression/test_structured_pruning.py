@@ -110,6 +110,10 @@ def test_what_cannot_be_taken_out_is_said() -> None:
     )
     with pytest.raises(ValueError, match="something for each head"):
         compress.remove(compress(biased))
+    with pytest.raises(ValueError, match=r"more than its projections: heads\.gate\.weight"):
+        compress.remove(compress(attnlab.build("gated_attention", dim=6, heads=3)))
+    with pytest.raises(ValueError, match="has no heads that could be removed"):
+        compress(attnlab.build("multi_head_latent", dim=6, heads=3))
     with pytest.raises(ValueError, match="cut names unit 3 of place 0, and the 1 places"):
         StructuredPruning(units="heads", cut=[(0, 3)])(attnlab.build("full", dim=6, heads=3))
     with pytest.raises(ValueError, match="kept should be a share"):

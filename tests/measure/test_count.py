@@ -41,6 +41,13 @@ def test_products(call, shapes, forward, backward):
         assert count(call, *leaves, backward=True).flops == backward
 
 
+@pytest.mark.parametrize("left", [True, False])
+def test_a_triangular_solve_is_half_a_product(left):
+    L, right = torch.eye(5).repeat(2, 1, 1), torch.randn(2, *((5, 7) if left else (7, 5)))
+    counted = count(lambda *x: torch.linalg.solve_triangular(*x, upper=False, left=left), L, right)
+    assert counted.flops_by_operation == {"linalg_solve_triangular": 2 * 5 * 5 * 7}
+
+
 def test_einsum_is_its_products():
     a, b = torch.randn(2, 3, 5), torch.randn(2, 5, 7)
     counted = count(torch.einsum, "bij,bjk->bik", a, b)

@@ -41,12 +41,11 @@ Transformer Models from Multi-Head Checkpoints. EMNLP 2023, arXiv:2305.13245, se
 
 from typing import Literal
 
-from torch import Tensor
-
 from attnlab.core import patterns, sdpa
 from attnlab.core.attention import DenseAttention
 from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
+from attnlab.core.heads import queries_per_key_head
 from attnlab.core.options import Size
 from attnlab.core.patterns import Mask
 from attnlab.core.positions import Bias, PositionScheme, biased
@@ -70,17 +69,6 @@ def naive(
     scores = note("scores", biased(q @ k.mT * scale, bias))
     weights = note("weights", masked_softmax(scores, allowed))
     return weights @ v
-
-
-def queries_per_key_head(q: Tensor, k: Tensor) -> int:
-    """h / g; a ValueError where g does not divide h."""
-    h, g = q.shape[1], k.shape[1]
-    if h % g:
-        raise ValueError(
-            f"{g} key/value heads do not divide {h} query heads: "
-            "each key/value head serves equally many query heads"
-        )
-    return h // g
 
 
 # ---- grouped

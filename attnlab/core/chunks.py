@@ -1,0 +1,169 @@
+r"""A matrix that is handed from chunk to chunk: recurrences of linear attention in matrix products.
+
+Each head keeps a matrix S (d, e). A token multiplies it by a transition, adds what it writes, and
+its query reads the result:
+
+$$S_t = A_t\, S_{t-1} + b_t\, k_t v_t^\top,\qquad o_t = q_t S_t$$
+
+Two transitions are computed here. Without an erasure $A_t$ is the decay, diag(a), of one number
+per head or one per key channel, and b is 1. With an erasure of size b the token first takes out
+what its key reads of the decayed state, $A_t = (I - b_t k_t k_t^\top)\, \mathrm{diag}(a_t)$.
+
+Inside a chunk of c tokens the state is not formed. With $g_i$ the sum of the log decays of the
+chunk up to token i, and $P_{ij} = q_i \cdot (e^{g_i - g_j} \odot k_j)$, $L_{ij}$ the same of $b_i
+k_i$ and $k_j$ below the diagonal,
+
+$$[\,U \mid W\,] = (I + L)^{-1} \mathrm{diag}(b)\, [\,V \mid e^{g} \odot K\,],\qquad
+O = P (U - W S) + (e^{g} \odot Q)\, S$$
+$$S' = (e^{g_c} - \bar K^\top W)\, S + \bar K^\top U,\qquad \bar K = e^{g_c - g} \odot K$$
+
+where S is the state before the chunk and S' the one after it: the WY representation of a product of
+reflections (Bischof and Van Loan, 1987). Without an erasure U = V and W = 0.
+
+Log decays are at most 0, and are added up from one token to the other, never subtracted: a
+difference of two sums is wrong beside a decay of $e^{-10^{20}}$, and NaN beside one of 0.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from attnlab.core.forms import upcasting
+from attnlab.core.precision import upcast
+from attnlab.core.shapes import Outputs, Queries, SelfKeys, SelfValues
+
+Sums = Float[Tensor, "b h d e"]
+"""The state of all heads."""
+
+
+def initial_state(k: SelfKeys, v: SelfValues) -> Sums:
+    """The state before the first token."""
+    return upcast(v).new_zeros(*k.shape[:2], k.shape[3], v.shape[3])
+
+
+@upcasting
+def advance(
+    q: Queries, k: SelfKeys, v: SelfValues, S: Sums, chunk: int, *,
+    log_decay: Tensor | None = None, erase: Tensor | None = None,
+) -> tuple[Outputs, Sums]:  # fmt: skip
+    """The outputs of the next tokens after the state ``S``, and the state after them.
+
+    ``log_decay`` is (b, h, n, 1) or (b, h, n, d), at most 0; ``erase`` the b of each token, (b, h,
+    n, 1), by which its value is multiplied, too.
+    """
+    n, c = q.shape[2], min(chunk, q.shape[2])
+    q, k, v = (cut(x, c) for x in (q, k, v))
+    log_a = torch.zeros_like(k[..., :1]) if log_decay is None else cut(log_decay, c)
+    near, since, until = products(q, k, log_a), log_a.cumsum(-2).exp(), after(log_a).exp()
+    read, written, kept = since * q, until * k, since[..., -1:, :].mT
+    if erase is not None:
+        b = cut(erase, c)
+        right = torch.cat((v, since * k), dim=-1)
+        solved = solve(products(b * k, k, log_a), b * right)
+        v, W = solved.split((v.shape[-1], k.shape[-1]), dim=-1)
+        read = read - near @ W
+        kept = torch.diag_embed(kept.mT[..., 0, :].expand_as(k[..., 0, :])) - written.mT @ W
+    before, S = handed_on(kept, written.mT @ v, S)
+    out = near @ v + read @ before
+    return out.flatten(2, 3)[:, :, :n], S
+
+
+def cut(x: Tensor, size: int) -> Tensor:
+    """(b, h, n, …) as (b, h, ⌈n / size⌉, size, …), with zeros after the last token."""
+    short = -x.shape[2] % size
+    padded = F.pad(x, (*(0, 0) * (x.ndim - 3), 0, short)) if short else x
+    return padded.unflatten(2, (-1, size))
+
+
+def solve(L: Tensor, right: Tensor) -> Tensor:
+    """X of (I + L) X = right; of L what is below the diagonal is read."""
+    return torch.linalg.solve_triangular(L, right, upper=False, unitriangular=True)
+
+
+# ---- decays
+
+
+def after(log_a: Tensor) -> Tensor:
+    """(…, c, d): the sum of the log decays that come after each token."""
+    later = F.pad(log_a[..., 1:, :], (0, 0, 0, 1))
+    return later.flip(-2).cumsum(-2).flip(-2)
+
+
+def segments(log_a: Tensor) -> Tensor:
+    """(…, c) → (…, c, c): the sum of those after the column's token up to the row's; −∞ above the
+    diagonal, where the row comes first."""
+    c = log_a.shape[-1]
+    each = log_a[..., None].expand(*log_a.shape, c)
+    below = torch.ones(c, c, dtype=torch.bool, device=log_a.device).tril(-1)
+    sums = each.masked_fill(~below, 0).cumsum(dim=-2)
+    return sums.masked_fill(below.mT, -torch.inf)
+
+
+def products(q: Tensor, k: Tensor, log_a: Tensor) -> Tensor:
+    """(…, c, c): the products of queries with the keys before them and their own, that have decayed
+    since; zeros above the diagonal."""
+    if log_a.shape[-1] == 1:
+        return q @ k.mT * segments(log_a[..., 0]).exp()
+    return _by_channels(q, k, log_a)
+
+
+def _by_channels(q: Tensor, k: Tensor, log_a: Tensor) -> Tensor:
+    """A decay for each channel would need c · c · d exponentials. Only the pairs of one block of √c
+    tokens take them; between two blocks a key decays to the end of its block, across the blocks
+    between, and from the begin of the query's block to the query."""
+    c = q.shape[-2]
+    s = math.isqrt(c)
+    q, k, log_a = (_blocks(x, s) for x in (q, k, log_a))
+    inside = segments(log_a.mT).exp()  # (…, r, d, s, s)
+    near = torch.einsum("...id,...jd,...dij->...ij", q, k, inside)
+    between = segments(log_a.sum(dim=-2).mT)[..., :-1, :]  # (…, d, r - 1, r)
+    across = F.pad(between, (0, 0, 1, 0), value=-torch.inf).exp().movedim(-3, -1)
+    r = q.shape[-3]
+    faded_q, faded_k = q * log_a.cumsum(-2).exp(), k * after(log_a).exp()
+    far = (faded_q[..., :, None, :, :] * across[..., None, :]) @ faded_k[..., None, :, :, :].mT
+    same = torch.eye(r, dtype=torch.bool, device=q.device)[:, :, None, None]
+    both = torch.where(same, near[..., None, :, :], far)
+    return both.transpose(-3, -2).flatten(-4, -3).flatten(-2)[..., :c, :c]
+
+
+def _blocks(x: Tensor, s: int) -> Tensor:
+    """(…, c, d) → (…, ⌈c / s⌉, s, d)."""
+    short = -x.shape[-2] % s
+    return F.pad(x, (0, 0, 0, short)).unflatten(-2, (-1, s))
+
+
+# ---- from chunk to chunk
+
+
+def handed_on(kept: Tensor, added: Tensor, S: Tensor) -> tuple[Tensor, Tensor]:
+    """The states before each of N chunks (b, h, N, d, e), and the one after the last.
+
+    A chunk multiplies the state by ``kept``, (b, h, N, d, d), or (b, h, N, d, 1) and (b, h, N, 1,
+    1) for a diagonal, and adds ``added``. Groups of √N chunks step together, each from zero; then
+    the states before the groups follow from one another: 2 √N steps in place of N.
+    """
+    times: Callable[[Tensor, Tensor], Tensor] = torch.mul
+    if kept.shape[-1] > 1:
+        times = torch.matmul
+    N = added.shape[2]
+    m = math.isqrt(N - 1) + 1
+    factors, terms = (cut(x, m).unbind(3) for x in (kept, added))
+    U, product, sums, all_products = terms[0], factors[0], [terms[0]], [factors[0]]
+    for factor, term in zip(factors[1:], terms[1:], strict=True):
+        U, product = term + times(factor, U), times(factor, product)
+        sums.append(U)
+        all_products.append(product)
+    start, starts = S, [S]
+    for whole, own in zip(product.unbind(2)[:-1], U.unbind(2)[:-1], strict=True):
+        start = own + times(whole, start)
+        starts.append(start)
+    begin = torch.stack(starts, dim=2)
+    inner = [
+        own + times(whole, begin) for whole, own in zip(all_products[:-1], sums[:-1], strict=True)
+    ]
+    before = torch.stack((begin, *inner), dim=3).flatten(2, 3)[:, :, :N]
+    return before, added[:, :, -1] + times(kept[:, :, -1], before[:, :, -1])
