@@ -168,10 +168,11 @@ def _scores(trained: Trained) -> Scores:
     found: dict[str, Any] = dict(_right(trained))
     for form, made in forms(module, cut):
         whole, header = file_bytes(made)
-        found[f"{form}, file"], found[f"{form}, header"] = (whole, "bytes"), (header, "bytes")
+        found[f"{form}, file"] = (float(whole), "bytes")
+        found[f"{form}, header"] = (float(header), "bytes")
     plain = without_masks(module) if cut != "mask and rounding" else of_numbers(module)
     x = TASK.batch("validation", 1, seed=0).inputs
-    found["FLOPs"] = (count(plain, x).flops, "FLOPs")
+    found["FLOPs"] = (float(count(plain, x).flops), "FLOPs")
     return found
 
 
@@ -256,6 +257,7 @@ OTHERS = replace(
     score=_right,
     baselines={},
     seeds=(0,),
+    figure="{arm}; {what}; first seed",
 )
 GRID = Grids((ARMS, OTHERS))
 SEEDS = ARMS.seeds
