@@ -68,6 +68,9 @@ class Card:
                   apart; one expression for all forms, or one per form. In n, the widths d, e and
                   dim, the number of heads h, and options: what grows with n is written in n.
     ``memory``    a bound of the elements of the largest tensor a form makes, likewise.
+    ``launches``  form → how the number of operations that its forward pass calls grows with n,
+                  views apart, in n and options: on a GPU each of them launches a kernel. Forms
+                  that are not named call as many at any length.
     ``build``     ``build(dim=…, heads=…, options=…, …) -> nn.Module``; takes ``causal`` where that
                   is optional.
     ``options``   the class of its options; ``build`` and the forms that have options take one as
@@ -96,6 +99,7 @@ class Card:
     causal: str = ""
     time: Cost | Mapping[str, Cost] | None = None
     memory: Cost | Mapping[str, Cost] | None = None
+    launches: Mapping[str, Cost] = field(default_factory=dict)
     claims: Claims = field(default=None, repr=False)  # type: ignore[assignment]
     title: str = ""
     paper: Paper = UNSAID
@@ -130,11 +134,14 @@ class Card:
                 )
             if self.time is None or self.memory is None:
                 raise TypeError(f"card {self.name!r}: give its time and its memory")
+            for each in self.launches:
+                choose("form", each, self.forms)
             claims: Claims = Mixing(
                 causal=self.causal,
                 causal_reason=self.causal_reason,
                 time=self.time,
                 memory=self.memory,
+                launches=self.launches,
                 letters=self.letters,
             )
             object.__setattr__(self, "claims", claims)
@@ -187,7 +194,7 @@ class Card:
         self, what: str, form: str = "naive", options: Options | None = None, causal: bool = False
     ) -> sympy.Expr:
         """The claimed ``"time"`` or ``"memory"`` of a form, by default under default options, of a
-        page that mixes positions.
+        page that mixes positions; of its ``"launches"`` how they grow, 1 where they do not.
 
         ``causal`` matters where a claim takes it: a causal layer may group its tokens otherwise.
         """
@@ -196,7 +203,13 @@ class Card:
         check_value("causal", causal, bool)
         if not isinstance(self.claims, Mixing):
             raise ValueError(f"{self.name} mixes no positions; its claims are {self.claims}")
-        claim = choose("cost", what, {"time": self.claims.time, "memory": self.claims.memory})
+        constant: Mapping[str, Cost] = dict.fromkeys(self.forms, sympy.Integer(1))
+        known: Mapping[str, Cost | Mapping[str, Cost]] = {
+            "time": self.claims.time,
+            "memory": self.claims.memory,
+            "launches": {**constant, **self.claims.launches},
+        }
+        claim = choose("cost", what, known)
         claim = claim[form] if isinstance(claim, Mapping) else claim
         if isinstance(claim, sympy.Basic):
             return claim
@@ -245,6 +258,17 @@ class Card:
         """The order of growth as plain text: O(h n² (d + e))."""
         return f"O({in_plain_text(self.order(what, form))})"
 
+    def launches_text(self) -> str:
+        """How many kernels its forms launch, in words: the growths, each with its forms."""
+        forms: dict[str, list[str]] = {}
+        for form in self.forms:
+            order = self.order("launches", form)
+            growth = "as many at any length" if order == 1 else f"grow as {in_plain_text(order)}"
+            forms.setdefault(growth, []).append(form)
+        if len(forms) == 1:
+            return next(iter(forms))
+        return "; ".join(f"{', '.join(names)}: {growth}" for growth, names in forms.items())
+
     def __repr__(self) -> str:
         return (
             f"Card({self.name!r}: {self.title}, {self.paper.year}; forms {', '.join(self.forms)})"
@@ -263,6 +287,7 @@ class Card:
             *([("positions", self._positions_taken())] if self.mixes else []),
             ("forms", ", ".join(self.forms)),
             *((f"{what}, {form}", f"{self.cost(what, form)} {unit}") for what, form, unit in costs),
+            *([("kernels launched", self.launches_text())] if costs else []),
             *self.claims.rows(),
             *([("seen inside", ", ".join(self._noted()))] if self.notes else []),
             *(("departs from the paper", departure) for departure in self.departures),

@@ -45,6 +45,7 @@ class Mixing:
     causal_reason: str = ""
     time: Cost | Mapping[str, Cost]
     memory: Cost | Mapping[str, Cost]
+    launches: Mapping[str, Cost] = field(default_factory=dict)
     letters: Mapping[str, str] = field(default_factory=dict)
 
     def rows(self) -> list[Row]:

@@ -14,7 +14,7 @@ import itertools
 import sys
 import textwrap
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -645,8 +645,9 @@ def test_cost_grows_as_claimed(card: Card, variant: int) -> None:
         claims = {what: _in_n_alone(card, what, form, options) for what in ("time", "memory")}
         if lengths == FEW and _loops(layer) and all(map(_grows_early, claims.values())):
             lengths = SHORT
-        counts = _counts(layer, lengths)
-        for (what, claim), values in zip(claims.items(), zip(*counts, strict=True), strict=True):
+        *counts, launches = zip(*_counts(layer, lengths), strict=True)
+        _check_launches(_in_n_alone(card, "launches", form, options), lengths, launches)
+        for (what, claim), values in zip(claims.items(), counts, strict=True):
             claimed = _at(claim, lengths)
             if what == "memory" and form == "blocked":
                 # A bound where there are many blocks, up to the masked pairs that they hold.
@@ -656,6 +657,33 @@ def test_cost_grows_as_claimed(card: Card, variant: int) -> None:
             assert grows <= expected + 0.1, (form, what, values)
             if form != "blocked":  # whose blocks hold pairs that are masked
                 assert what == "memory" or grows >= expected - 0.1, (form, what, values)
+
+
+def _check_launches(claim: sympy.Expr, lengths: tuple[int, ...], launches: Sequence[int]) -> None:
+    """The operations that a layer calls grow at most as claimed, up to the ends of its chunks."""
+    *shorter, longest = zip(_at(claim, lengths), launches, strict=True)
+    bound = max(called * longest[0] / claimed for claimed, called in shorter)
+    assert longest[1] <= 1.3 * bound + 4, (claim, launches)
+
+
+@pytest.mark.parametrize("card", EACH)
+def test_launches_that_are_said_to_grow_do(card: Card) -> None:
+    """Under the options of one of its variants at least."""
+    for form, claim in card.launches.items():
+        assert any(
+            launches[-1] > launches[0]
+            for variant in range(len(variants(card)))
+            for launches in [_launches(card, variant, form)]
+        ), (form, claim)
+
+
+def _launches(card: Card, variant: int, form: str) -> list[int]:
+    lengths = _lengths(card, variant, form)
+    made: dict[str, Any] = {"form": form} if "form" in card.option_names() else {}
+    if _needs_capacity(card, variant):
+        made["max_len"] = lengths[-1]
+    layer = module(card, variant, **made).float()
+    return [_seen(layer, n, DIM)[-1] for n in (lengths[0], lengths[-1])]
 
 
 def _at(claim: sympy.Expr, lengths: tuple[int, ...]) -> list[float]:
@@ -689,7 +717,7 @@ def test_costs_hold_for_small_and_large_options(card: Card) -> None:
     for form, causal in itertools.product(card.forms, causalities(card)):
         for sizes, given in _draws(card, form, causal):
             layer = _built(card, form, causal, sizes, given)
-            flops, written, largest = _seen(layer, sizes["n"], sizes["dim"])
+            flops, written, largest, _ = _seen(layer, sizes["n"], sizes["dim"])
             for what, value in (("time", flops or written), ("memory", largest)):
                 claimed = _claimed(card, what, form, causal, sizes, given)
                 if what == "time" and form == "blocked":  # the queries of a block share their keys
@@ -805,26 +833,29 @@ def _with(card: Card, variant: int, capacity: Mapping[str, Any]) -> Options:
     return card.options(**{k: v for k, v in given.items() if k in own})
 
 
-def _counts(layer: nn.Module, lengths: tuple[int, ...]) -> list[tuple[int, int]]:
+def _counts(layer: nn.Module, lengths: tuple[int, ...]) -> list[tuple[int, int, int]]:
     """``_mixing`` at each length. Large tensors are counted on the meta device, which computes
     nothing, if it counts the shortest length as the processor does: without the kernels that never
     hold the scores."""
     shortest, counted = _mixing(layer, lengths[0]), layer
     if shortest[1] > LARGE:
         on_meta = copy.deepcopy(layer).to("meta")
-        counted = on_meta if _mixing(on_meta, lengths[0]) == shortest else layer
+        if (on_its_device := _mixing(on_meta, lengths[0]))[:2] == shortest[:2]:
+            counted, shortest = on_meta, on_its_device
     return [shortest, *(_mixing(counted, n) for n in lengths[1:])]
 
 
-def _mixing(layer: nn.Module, n: int) -> tuple[int, int]:
-    """FLOPs of a layer without its linear maps, and the elements of its largest tensor."""
-    flops, written, largest = _seen(layer, n, DIM)
+def _mixing(layer: nn.Module, n: int) -> tuple[int, int, int]:
+    """FLOPs of a layer without its linear maps, the elements of its largest tensor, and how many
+    operations it calls."""
+    flops, written, largest, operations = _seen(layer, n, DIM)
     # A mechanism that mixes element by element has no FLOPs of products: then, what it writes.
-    return flops or written, largest
+    return flops or written, largest, operations
 
 
-def _seen(layer: nn.Module, n: int, dim: int) -> tuple[int, int, int]:
-    """FLOPs without linear maps, the elements written, and those of the largest tensor."""
+def _seen(layer: nn.Module, n: int, dim: int) -> tuple[int, int, int, int]:
+    """FLOPs without linear maps, the elements written, those of the largest tensor, and how many
+    operations were called."""
     linear = 0
 
     def book(part: Any, args: tuple[Tensor, ...], _: Tensor) -> None:
@@ -840,7 +871,8 @@ def _seen(layer: nn.Module, n: int, dim: int) -> tuple[int, int, int]:
     counted = count(layer, x)
     for hook in hooks:
         hook.remove()
-    return counted.flops - linear, counted.elements_written, counted.largest_tensor.elements
+    largest = counted.largest_tensor.elements
+    return counted.flops - linear, counted.elements_written, largest, counted.operations
 
 
 def _in_n_alone(card: Card, what: str, form: str, options: Options) -> sympy.Expr:
@@ -857,7 +889,7 @@ def _in_n_alone(card: Card, what: str, form: str, options: Options) -> sympy.Exp
 def test_costs_are_stated_in_n_and_options(card: Card, variant: int) -> None:
     allowed = {"n", "m", "n_E", "d", "e", "h", "dim", *card.letters}
     for form in card.forms:
-        for what in ("time", "memory"):
+        for what in ("time", "memory", "launches"):
             claim = card.cost(what, form, chosen(card, variant))
             assert {x.name for x in claim.free_symbols} <= allowed
     assert set(card.letters.values()) <= set(annotations_of(card.options))

@@ -41,6 +41,19 @@ def test_plain_text() -> None:
     assert in_plain_text(h * n**12 * (d + 1) / 3) == "h n¹² (d + 1)/3"
 
 
+def test_launches_are_as_many_at_any_length_unless_said() -> None:
+    forms = {"naive": max, "fast": min}
+    constant = card(forms=forms, memory=n)
+    assert constant.cost("launches", "fast") == 1
+    assert dict(constant.rows())["kernels launched"] == "as many at any length"
+    grow = dataclasses.replace(constant, launches={"fast": n / 64 + 3})
+    assert grow.cost("launches", "naive") == 1
+    words = "naive: as many at any length; fast: grow as n"
+    assert dict(grow.rows())["kernels launched"] == words
+    with pytest.raises(ValueError, match="fsat"):
+        card(forms=forms, memory=n, launches={"fsat": n})
+
+
 @pytest.mark.parametrize(
     ("authors", "short"),
     [("Shaw", "Shaw"), ("Shaw, Ba", "Shaw and Ba"), ("Shaw, Ba, Hinton", "Shaw et al.")],

@@ -189,6 +189,7 @@ def pattern_card(
             "naive": 2 * h * n * m * (d + e),
             "blocked": lambda chosen: 2 * h * (d + e) * pairs(chosen),
         },
+        launches={"blocked": n},
         memory={"naive": h * n * m, "blocked": lambda chosen: h * (pairs(chosen) + n * (d + e))},
         notes={"naive": ("scores", "weights"), "blocked": ("log_sum_exp",)},
         departures=(

@@ -239,6 +239,7 @@ CARD = Card(
     options=FlashOptions,
     letters={"t": "tile"},
     time=2 * h * n * m * (d + e),
+    launches={"tiled": n * m / t**2},
     memory={"naive": h * n * m, "tiled": h * n * e + h * t**2},
     notes={"naive": ("scores", "weights"), "tiled": ("log_sum_exp",)},
     variants=({"tile": 32}, {"tile": 3}),

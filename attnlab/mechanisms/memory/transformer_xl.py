@@ -244,6 +244,7 @@ CARD = Card(
         "naive": 2 * h * n * m * (3 * d + 2 * e) + 2 * h * n * d * dim,
         "chunked": 2 * h * n * (c + M) * (2 * d + e) + 2 * h * (c + M) * d * dim,
     },
+    launches={"chunked": n / c},
     memory={
         "naive": h * n * (m + 1),
         "chunked": h * (n * e + c * (c + M + 1) + (c + M) * d),

@@ -213,6 +213,7 @@ _card = partial(
     role="mix",
     causal="always",
     causal_reason="its state holds what was read before",
+    launches=dict.fromkeys(FORMS, n),
     memory={"naive": n * dim, "projected": 3 * n * dim, "fused": 3 * n * dim},
     notes=dict.fromkeys(FORMS, ("state",)),
 )

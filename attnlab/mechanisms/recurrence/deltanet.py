@@ -55,6 +55,7 @@ section 4.
 from dataclasses import dataclass
 from typing import Literal
 
+import sympy
 import torch
 from torch import Tensor, nn
 
@@ -206,6 +207,7 @@ CARD = Card(
         "matrix": h * n**2 * (4 * d + 2 * e + n) + convolution,
         "chunked": h * n * chunked_flops(c, d, e, erase=True) + convolution,
     },
+    launches={"naive": n, "chunked": sympy.sqrt(n / c)},
     memory={
         "naive": h * n * (2 * d + e),
         "matrix": h * n * (2 * d + e + n),

@@ -116,6 +116,7 @@ CARD = Card(
     causal="always",
     causal_reason="its state holds what was read before",
     time=12 * n * dim**2,
+    launches=dict.fromkeys(FORMS, n),
     memory={"naive": n * dim, "fused": 3 * n * dim},
     notes=dict.fromkeys(FORMS, ("state",)),
     build=GRU,

@@ -173,6 +173,7 @@ CARD = Card(
     causal="always",
     causal_reason="its state holds what was read before",
     time=16 * n * dim**2,
+    launches={"naive": n},
     memory={"naive": n * dim, "fused": 60 * n * dim},  # fused: what is kept for the backward pass
     notes=dict.fromkeys(FORMS, ("state",)),
     build=LSTM,

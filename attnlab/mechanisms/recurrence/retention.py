@@ -259,6 +259,7 @@ CARD = Card(
         "recurrent": 4 * h * n * d * e,
         "chunked": 2 * h * n * (c * (d + e) + 2 * d * e),
     },
+    launches={"recurrent": n, "chunked": n / c},
     memory={
         "naive": h * n**2,
         "recurrent": h * n * (d + 2 * e),

@@ -34,6 +34,7 @@ Networks. ACL 2015, arXiv:1503.00075, section 3.1, equations 2 to 8.
 from collections.abc import Callable
 from typing import Literal
 
+import sympy
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -147,6 +148,7 @@ CARD = Card(
     causal="never",
     causal_reason="a node is computed from its children, which may stand anywhere",
     time=8 * n * dim**2,
+    launches={"naive": n, "levels": sympy.log(n)},
     memory=4 * n * dim,
     build=TreeLSTM,
     aliases=("child_sum_tree_lstm",),

@@ -242,6 +242,7 @@ CARD = Card(
         "recurrent": lambda chosen: 2 * h * (n + m) * chosen.count(d) * e,
         "chunked": flops,
     },
+    launches={"recurrent": n},
     memory={
         "naive": lambda chosen: h * n * (m + chosen.count(d)),
         "recurrent": lambda chosen: h * n * (chosen.count(d) + e),

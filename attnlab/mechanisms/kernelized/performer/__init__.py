@@ -242,6 +242,7 @@ CARD = Card(
         "recurrent": lambda chosen: flops(chosen),
         "chunked": flops,
     },
+    launches={"recurrent": n},
     memory={
         "naive": h * n * m,
         "rescaled": h * n * m,

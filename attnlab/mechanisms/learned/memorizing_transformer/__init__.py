@@ -253,6 +253,7 @@ CARD = Card(
         "naive": 4 * h * n * m * (d + e),
         "chunked": lambda chosen: 2 * h * n * ((c + w + found(chosen)) * (d + e) + M * d),
     },
+    launches={"chunked": n / c},
     memory={
         "naive": h * n * m,
         "chunked": h * (n * (d + e) + c * (c + w + M + k * (d + e))),

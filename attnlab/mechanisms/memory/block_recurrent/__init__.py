@@ -260,6 +260,7 @@ CARD = Card(
         "naive": 4 * h * n * m * d * (1 + r / c) + 4 * h * n * r * d + OF_STATES,
         "chunked": 4 * h * n * d * (2 * c + 3 * r) + OF_STATES,
     },
+    launches=dict.fromkeys(FORMS, n / c),
     memory={
         "naive": 2 * h * n * d + h * c * m + h * r * m,
         "chunked": 2 * h * n * d + h * (c + r) * 2 * c,

@@ -252,6 +252,7 @@ CARD = Card(
         "naive": 2 * h * n * m * (4 * d + 3 * e) + 2 * h * n * (c + M + k) * d,
         "chunked": 2 * h * n * (c + M + k) * (2 * d + e) + 2 * h * (c + M + k) * d * dim,
     },
+    launches={"naive": n, "chunked": n / c},
     memory={
         "naive": 2 * h * n * m,
         "chunked": h * (n * (d + e) + c * (c + M + k + 1) + (c + M + k) * d),

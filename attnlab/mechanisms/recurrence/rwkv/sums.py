@@ -39,3 +39,18 @@ def added(one: Sums, other: Sums) -> Sums:
     first, second = (one.largest - largest).exp(), (other.largest - largest).exp()
     values = first * one.values + second * other.values
     return Sums(values, first * one.weights + second * other.weights, largest)
+
+
+def accumulated(sums: Sums, w: Tensor) -> Sums:
+    """The sums of each piece (b, k, dim) and all pieces before it, each of which fades by ``w``.
+
+    In log₂ k rounds: after the first, a piece holds two; after the second, four.
+    """
+    step = 1
+    while step < sums.largest.shape[1]:
+        before = faded(Sums(*(x[:, :-step] for x in sums)), step * w)
+        both = added(before, Sums(*(x[:, step:] for x in sums)))
+        held = zip(sums, both, strict=True)
+        sums = Sums(*(torch.cat((alone[:, :step], more), dim=1) for alone, more in held))
+        step *= 2
+    return sums

@@ -250,6 +250,7 @@ CARD = Card(
     options=SelectiveScanOptions,
     letters={"N": "state", "E": "expand", "p": "width"},
     time={"naive": partial(_time, 0), "chunked": partial(_time, 3)},
+    launches=dict.fromkeys(FORMS, n),
     memory={"naive": 2 * n * (E * dim + N), "chunked": n * (E * dim * (N + 2) + 2 * N)},
     notes={"naive": ("state",), "chunked": ("state",)},
     variants=({"rule": "zoh", "state": 3, "expand": 1}, {"width": 1, "decay": "scalar"}),

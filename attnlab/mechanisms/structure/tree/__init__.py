@@ -202,6 +202,7 @@ CARD = Card(
         "dense": 2 * h * n**2 * (d + e),
         "parallel": 2 * h * n**2 * (d + e) + 3 * h * n**2 * e / 2,  # of deep trees
     },
+    launches={"naive": n},
     memory={"naive": n**2, "dense": h * e * n**2 / 4, "parallel": h * n**2 / 2},  # nodes: n / 2
     notes={"dense": ("interpolated", "averages")},
     variants=({"max_vertical": 2, "max_horizontal": 3},),
