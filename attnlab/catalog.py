@@ -309,7 +309,8 @@ def goes_with(first: str, second: str) -> bool:
 
     An objective and a mechanism, or a feed-forward layer: an objective that asks for what comes
     next goes with those that can be causal, one that needs both sides with those that need not. One
-    that says itself which token sees which goes with mechanisms that are told.
+    that says itself which token sees which goes with mechanisms that are told, and one that reads
+    queries and keys with those that have them.
 
     Raises ValueError for two pages between which there is no such question.
     """
@@ -364,6 +365,8 @@ def _asked_by(objective: Card, part: Card) -> bool:
     if isinstance(part.claims, Feed):
         apart = orders != "placed" or not part.claims.together
         return apart and ("never" not in unfit or not part.claims.ahead)
+    if getattr(objective.build, "maps", False) and part.role != "attend":
+        return False
     return part.causal not in unfit and (not orders or takes_visibility(part.build))
 
 

@@ -242,7 +242,9 @@ def objective_for(card: Card, task: Any) -> Any:
     if "teacher" not in parameters_of(card.build):
         return chosen(card.name, task)
     sizes: dict[str, Any] = {"dim": DIM, "heads": 2, "layers": 1}
-    return attnlab.build(card.name, teacher=TinyTransformer(**task.model_options(), **sizes))
+    return attnlab.build(
+        card.name, teacher=TinyTransformer(**model_options(task, card.name), **sizes)
+    )
 
 
 # ---- compressions

@@ -57,16 +57,19 @@ def advance(
     """
     n, c = q.shape[2], min(chunk, q.shape[2])
     q, k, v = (cut(x, c) for x in (q, k, v))
-    log_a = torch.zeros_like(k[..., :1]) if log_decay is None else cut(log_decay, c)
-    near, since, until = products(q, k, log_a), log_a.cumsum(-2).exp(), after(log_a).exp()
-    read, written, kept = since * q, until * k, since[..., -1:, :].mT
+    log_a = None if log_decay is None else cut(log_decay, c)
+    since = until = k.new_ones(1, 1)
+    if log_a is not None:
+        since, until = log_a.cumsum(-2).exp(), after(log_a).exp()
+    pairs = products_by(log_a)
+    near, read, written = pairs(q, k), since * q, until * k
+    kept = since[..., -1:, :].mT.expand(*k.shape[:3], -1, 1)
     if erase is not None:
         b = cut(erase, c)
-        right = torch.cat((v, since * k), dim=-1)
-        solved = solve(products(b * k, k, log_a), b * right)
+        solved = solve(pairs(b * k, k), b * torch.cat((v, since * k), dim=-1))
         v, W = solved.split((v.shape[-1], k.shape[-1]), dim=-1)
         read = read - near @ W
-        kept = torch.diag_embed(kept.mT[..., 0, :].expand_as(k[..., 0, :])) - written.mT @ W
+        kept = torch.diag_embed(kept[..., 0].expand_as(k[..., 0, :])) - written.mT @ W
     before, S = handed_on(kept, written.mT @ v, S)
     out = near @ v + read @ before
     return out.flatten(2, 3)[:, :, :n], S
@@ -103,31 +106,48 @@ def segments(log_a: Tensor) -> Tensor:
     return sums.masked_fill(below.mT, -torch.inf)
 
 
-def products(q: Tensor, k: Tensor, log_a: Tensor) -> Tensor:
+def products(q: Tensor, k: Tensor, log_a: Tensor | None) -> Tensor:
     """(…, c, c): the products of queries with the keys before them and their own, that have decayed
     since; zeros above the diagonal."""
-    if log_a.shape[-1] == 1:
-        return q @ k.mT * segments(log_a[..., 0]).exp()
-    return _by_channels(q, k, log_a)
+    return products_by(log_a)(q, k)
 
 
-def _by_channels(q: Tensor, k: Tensor, log_a: Tensor) -> Tensor:
-    """A decay for each channel would need c · c · d exponentials. Only the pairs of one block of √c
-    tokens take them; between two blocks a key decays to the end of its block, across the blocks
-    between, and from the begin of the query's block to the query."""
-    c = q.shape[-2]
+def products_by(log_a: Tensor | None) -> Callable[[Tensor, Tensor], Tensor]:
+    """``products`` of any queries and keys under these decays, which are prepared once.
+
+    The decays of all pairs would be as many exponentials as pairs, for each channel. Only the pairs
+    of one block of √c tokens take them; between two blocks a key decays to the end of its block,
+    across the blocks between, and from the beginning of the query's block to the query.
+    """
+    if log_a is None:
+        return lambda q, k: (q @ k.mT).tril()
+    c = log_a.shape[-2]
     s = math.isqrt(c)
-    q, k, log_a = (_blocks(x, s) for x in (q, k, log_a))
+    log_a = _blocks(log_a, s)  # (…, r, s, d)
+    since, until = log_a.cumsum(-2).exp(), after(log_a).exp()
     inside = segments(log_a.mT).exp()  # (…, r, d, s, s)
-    near = torch.einsum("...id,...jd,...dij->...ij", q, k, inside)
     between = segments(log_a.sum(dim=-2).mT)[..., :-1, :]  # (…, d, r - 1, r)
     across = F.pad(between, (0, 0, 1, 0), value=-torch.inf).exp().movedim(-3, -1)
-    r = q.shape[-3]
-    faded_q, faded_k = q * log_a.cumsum(-2).exp(), k * after(log_a).exp()
-    far = (faded_q[..., :, None, :, :] * across[..., None, :]) @ faded_k[..., None, :, :, :].mT
-    same = torch.eye(r, dtype=torch.bool, device=q.device)[:, :, None, None]
-    both = torch.where(same, near[..., None, :, :], far)
-    return both.transpose(-3, -2).flatten(-4, -3).flatten(-2)[..., :c, :c]
+    r = log_a.shape[-3]
+    same = torch.eye(r, dtype=torch.bool, device=log_a.device)[:, None, :, None]
+
+    def whole(near: Tensor, far: Tensor) -> Tensor:
+        both = torch.where(same, near[..., :, :, None, :], far)  # (…, r, s, r, s)
+        return both.flatten(-4, -3).flatten(-2)[..., :c, :c]
+
+    if log_a.shape[-1] == 1:
+        left, right = since * across[..., 0][..., None, :], until[..., 0]
+        D = whole(inside[..., 0, :, :], left[..., None] * right[..., None, None, :, :])
+        return lambda q, k: q @ k.mT * D
+
+    def by_channels(q: Tensor, k: Tensor) -> Tensor:
+        q, k = _blocks(q, s), _blocks(k, s)
+        near = torch.einsum("...id,...jd,...dij->...ij", q, k, inside)
+        left = (since * q)[..., None, :, :] * across[..., None, :]
+        far = left @ (until * k)[..., None, :, :, :].mT
+        return whole(near, far.transpose(-3, -2))
+
+    return by_channels
 
 
 def _blocks(x: Tensor, s: int) -> Tensor:

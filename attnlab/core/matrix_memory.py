@@ -26,6 +26,7 @@ from attnlab.core.recurrence import check_state, skipping_padding
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
 
 PerToken = Float[Tensor, "b h n"]
+PerChannel = Float[Tensor, "b h n d"]
 PerHead = Float[Tensor, "h"]
 
 
@@ -152,8 +153,11 @@ class MatrixMemory(Layer):
         return skipping_padding(self._mixed, x, padding)
 
     def _mixed(self, x: Tokens) -> Tokens:
-        given = (*self._projected(self.into(x), None), *self._gates(x))
-        return self.heads.output(self.heads.join(self.forms[self.form](*given)), x)
+        return self.heads.output(self.heads.join(self.forms[self.form](*self.taken(x))), x)
+
+    def taken(self, x: Tokens) -> tuple[Tensor, ...]:
+        """What the forms take, of a sequence from its beginning."""
+        return (*self._projected(self.into(x), None), *self._gates(x))
 
     def _projected(self, inputs: Tensor, before: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of every head of values."""

@@ -15,6 +15,9 @@ from attnlab.core.precision import upcast
 UNSCORED = -100
 """The target at a position that is not scored."""
 
+UNLABELLED = -1
+"""The target of what is scored by a teacher alone, in `attnlab.objectives.distillation`."""
+
 
 class Batch(Protocol):
     """A batch of a task. `padding` and `source_padding` are True at real tokens."""
@@ -151,6 +154,12 @@ class CrossEntropy(nn.Module):
 
     specials: int = 0
     """How many tokens it uses beyond those of the text, such as a mask."""
+
+    maps: ClassVar[bool] = False
+    """Whether it reads the queries and keys of the layers, which then have to have some."""
+
+    asks: ClassVar[str] = ""
+    """What is wanted at a target, in a word, where this is neither a token nor a class."""
 
     classes: int | None = None
     """How many answers there are, where they are not those of the task or its tokens."""

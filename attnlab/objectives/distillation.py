@@ -12,14 +12,19 @@ fall as $1/T^2$, and the label alone would be learned. For a large T and logits 
 $a\,(z_s - z_t)$ over the number of classes. The divergence is 0 where the logits agree up to a
 constant.
 
-DistilBERT learns what masked tokens are (``then``) with T = 2, a = 5 and b = 2, and has a third
-term with the weight c for the vectors before the output layer, $c\,(1 - \cos(h_s, h_t))$:
+DistilBERT begins with layers of its teacher, 0, 2, 4, 7, 9 and 11 of twelve; ``pruned`` counts
+them from 1. It learns what masked tokens are (``then``) with T = 2, a = 5 and b = 2, and has a
+third term with the weight c for the vectors before the output layer, $c\,(1 - \cos(h_s, h_t))$:
 
+    student = attnlab.models.pruned.pruned(teacher, kept=(1, 3, 5, 8, 10, 12))
     build("distillation", teacher=teacher, then=build("masked_lm", vocab=vocab),
           temperature=2.0, soft=5.0, hard=2.0, cosine=1.0)
 
 ``naive``       one scored target and one class after the other.
 ``vectorised``  all of them at once.
+
+A target of -1 (``UNLABELLED``) has no label: there the student learns from the teacher alone, and
+the second term is 0. The loss is the mean over all targets, with a label or without.
 
 It is an objective, and no compression: the smaller model is one that the reader chooses, and what
 is changed is what it learns from.
@@ -30,8 +35,7 @@ gives other logits each time; a gradient to the teacher.
 
 Departures.
 - every scored target weighs alike, in all three terms
-- the divergence is asked where the task scores a target, and unlabelled rows have none
-- DistilBERT's first values, taken from layers of the teacher, are left to the caller
+- right answers without a label are those that the teacher gives
 
 Hinton, Vinyals, Dean. Distilling the Knowledge in a Neural Network. NeurIPS Workshop on Deep
 Learning 2014, arXiv:1503.02531. Sanh, Debut, Chaumond, Wolf. DistilBERT, a distilled version of
@@ -50,8 +54,8 @@ from attnlab.core.modes import mode
 from attnlab.core.options import Options
 from attnlab.core.precision import upcast
 from attnlab.objectives.asked import Asked, kept
-from attnlab.objectives.batches import UNSCORED, Batch, summed_loss
-from attnlab.objectives.taught import Answers, Taught, check_alike, read
+from attnlab.objectives.batches import UNLABELLED, UNSCORED, Batch, summed_loss
+from attnlab.objectives.taught import Answers, Taught, check_alike, check_vocabulary, read
 
 # ---- options
 
@@ -97,7 +101,8 @@ def naive(
             if share > 0:
                 divergence = share * (share.log() - (p_k / of_student).log())
                 total = total + o.soft * o.temperature**2 * divergence
-        total = total - o.hard * logits[at].log_softmax(-1)[asked.targets[at]]
+        if kept(asked, "labelled")[at]:
+            total = total - o.hard * logits[at].log_softmax(-1)[asked.targets[at]]
         if found.vectors is not None:
             h = upcast(found.vectors[at])
             theirs = upcast(kept(asked, "vectors")[at]).to(h)
@@ -151,20 +156,25 @@ class Distillation(Taught):
         if then is not None:
             self.models = then.models  # type: ignore[misc, assignment]
 
+    def fitted(self, model: nn.Module) -> None:
+        super().fitted(model)
+        check_vocabulary(model, self.teacher)
+
     def prepare(self, batch: Batch, generator: torch.Generator | None = None) -> Any:
-        """The batch with the teacher's logits, and its vectors where they are compared."""
+        """The batch with the teacher's logits, and its vectors where they are compared. What has
+        no label has the teacher's answer as its target, and False in ``labelled``."""
         asked = batch if self.then is None else self.then.prepare(batch, generator)
         teacher = self.teacher
         home = next(teacher.parameters()).device
         with torch.no_grad(), mode(teacher, training=False):
             found = read(teacher, asked.to(home), vectors=self.options.cosine > 0)
         own = dict(getattr(asked, "kept", {}))
-        own["teacher"] = found.logits.to(asked.targets.device)
+        own["teacher"] = logits = found.logits.to(asked.targets.device)
+        own["labelled"] = labelled = asked.targets != UNLABELLED
         if found.vectors is not None:
             own["vectors"] = found.vectors.to(asked.targets.device)
-        return Asked.of(
-            asked, inputs=asked.inputs, targets=asked.targets, padding=asked.padding, **own
-        )
+        targets = torch.where(labelled, asked.targets, logits.argmax(-1))
+        return Asked.of(asked, inputs=asked.inputs, targets=targets, padding=asked.padding, **own)
 
     def answers(self, model: nn.Module, batch: Batch) -> Any:
         """The student's logits, and its vectors where they are compared."""
@@ -178,7 +188,8 @@ class Distillation(Taught):
         o, scored = self.options, batch.targets != UNSCORED
         taught = kept(batch, "teacher")[scored]
         total = o.soft * divergence(answers.logits[scored], taught, o.temperature).sum()
-        total = total + o.hard * summed_loss(answers.logits, batch.targets)
+        labels = batch.targets.where(kept(batch, "labelled"), UNSCORED)
+        total = total + o.hard * summed_loss(answers.logits, labels)
         if answers.vectors is not None:
             own = upcast(answers.vectors[scored])
             theirs = upcast(kept(batch, "vectors")[scored]).to(own)

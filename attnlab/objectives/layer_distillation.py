@@ -8,15 +8,25 @@ that of the teacher, and the scores S of each head before the softmax,
 $$\ell = \sum_{i=0}^{M} \mathrm{MSE}\left(H^s_i W, H^t_{g(i)}\right)
   + \sum_{i=1}^{M} \frac{1}{h} \sum_{a=1}^{h} \mathrm{MSE}\left(S^s_{i,a}, S^t_{g(i),a}\right)$$
 
-TinyBERT learns this first, and the teacher's probabilities afterwards
+TinyBERT learns this first, and in a second ``fit`` the teacher's probabilities
 (``build("distillation", soft=1.0, hard=0.0, temperature=1.0)``). Scores are compared and not
 weights, whose squared differences are much smaller; scores are free up to a constant in each row,
-so this asks for more than the softmax can show. MobileBERT compares the weights by their divergence
-instead (``attention="weights"``), has as many layers as its teacher, and lets them learn one after
-the other (``upto``: progressive transfer).
+so this asks for more than the softmax can show.
+
+MobileBERT has as many layers as its teacher, IB-BERT, and vectors as wide, so that W is left out
+(``projected=False``). It compares the weights by their divergence (``attention="weights"``). In its
+progressive transfer the layers learn one after the other, and those below no longer change:
+
+    for layer in range(1, 25):
+        fit(student, text, 1000, objective=build(
+            "layer_distillation", teacher=teacher, attention="weights", projected=False,
+            upto=layer, alone=True))
 
 Both models are encoders, whose attention notes ``queries`` and ``keys``, and all sums are over real
 tokens: what stands at padding, and scores with padding, are left out.
+
+``naive``       one row, one layer, one head and one pair of tokens after the other.
+``vectorised``  all of them at once.
 
 Common mistakes: a teacher in training mode; layers of the teacher counted from 0, so that the last
 one is never learned from; scores at padding, which a mask has made very large.
@@ -31,21 +41,32 @@ Understanding. Findings of EMNLP 2020, arXiv:1909.10351, section 3. Sun, Yu, Son
 MobileBERT: a Compact Task-Agnostic BERT for Resource-Limited Devices. ACL 2020, arXiv:2004.02984.
 """
 
-from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from itertools import product
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from attnlab.core.card import Card, letters
+from attnlab.core.claims import Objective
 from attnlab.core.modes import mode
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import upcast
-from attnlab.core.probe import record
 from attnlab.objectives.asked import Asked, kept
 from attnlab.objectives.batches import UNSCORED, Batch
 from attnlab.objectives.encodings import beside
-from attnlab.objectives.taught import Taught
+from attnlab.objectives.held_layers import (
+    Held,
+    blocks_of,
+    check_heads,
+    check_widths,
+    held,
+    layer_map,
+    map_loss,
+    vector_loss,
+)  # fmt: skip
+from attnlab.objectives.taught import Taught, check_vocabulary
 
 # ---- options
 
@@ -53,100 +74,70 @@ from attnlab.objectives.taught import Taught
 @dataclass(frozen=True, kw_only=True)
 class LayerDistillationOptions(Options):
     """vectors, maps: the weights of the two sums, at least 0. attention: whether maps are "scores"
-    or "weights". shared: one matrix W for all layers. upto: how many layers of the student learn;
-    not given, all."""
+    or "weights". shared: one matrix W for all layers. projected: whether there is a W; without it,
+    both models are as wide. upto: how many layers of the student learn; not given, all. alone:
+    whether the last of these learns alone, or with the embedding if it is the first; those below
+    get no gradient."""
 
     vectors: float = 1.0
     maps: float = 1.0
     attention: Literal["scores", "weights"] = "scores"
     shared: bool = True
+    projected: bool = True
     upto: Size | None = None
+    alone: bool = False
 
     def check(self) -> None:
+        if self.alone and self.upto is None:
+            raise ValueError("alone=True is for the layer that upto names: give upto, from 1")
         for name, weight in {"vectors": self.vectors, "maps": self.maps}.items():
             if weight < 0:
                 raise ValueError(f"{name} is a weight of a loss, at least 0, got {weight}")
 
 
-# ---- what layers hold
+# ---- forms
 
 
-class Held(NamedTuple):
-    """The embedding and what each layer leaves, (b, n, dim); and the scores of its heads,
-    (b, h, n, n)."""
-
-    vectors: list[Tensor]
-    scores: list[Tensor]
-
-
-def layer_map(teacher: int, student: int) -> list[int]:
-    """g(0), …, g(M), for a teacher of N layers and a student of M."""
-    if student < 1 or teacher % student:
-        raise ValueError(
-            f"each layer of the student learns from every k-th of the teacher, and {student} "
-            f"layers do not divide {teacher}; take a student whose number of layers does"
-        )
-    return [i * teacher // student for i in range(student + 1)]
-
-
-def held(model: Any, batch: Batch) -> Held:
-    """What the layers of an encoder hold when it reads a batch."""
-    blocks = blocks_of(model)
-    found: list[Tensor] = []
-
-    def first(_: nn.Module, given: tuple[Tensor, ...]) -> None:
-        found.append(given[0])
-
-    def keep(_: nn.Module, given: object, out: Tensor) -> None:
-        found.append(out)
-
-    with ExitStack() as stack, record() as notes:
-        stack.callback(blocks[0].register_forward_pre_hook(first).remove)
-        for block in blocks:
-            stack.callback(block.register_forward_hook(keep).remove)
-        model.encode(batch.inputs, padding=batch.padding)
-    if "queries" not in notes or len(notes["queries"]) != len(found) - 1:
-        raise ValueError(
-            "layer_distillation compares the scores of each layer, and not all layers note queries "
-            "and keys; take models with softmax attention"
-        )
-    both = zip(notes["queries"], notes["keys"], strict=True)
-    return Held(found, [_scores(*each) for each in both])
+def naive(
+    model: nn.Module, batch: Batch, generator: torch.Generator | None = None, *,
+    objective: "LayerDistillation",
+) -> tuple[Tensor, int]:  # fmt: skip
+    """Both sums, one token and one pair of tokens after the other."""
+    o, asked = objective.options, objective.prepare(batch, generator)
+    mine, real = objective.answers(model, asked), asked.targets != UNSCORED
+    pairs = objective.pairs(asked, mine)
+    total = upcast(mine.vectors[pairs[-1][0]]).sum() * 0
+    for (i, g), row in product(pairs, range(len(real))):
+        W, tokens = objective.projection(i), real[row].nonzero()[:, 0].tolist()
+        theirs = upcast(kept(asked, f"vectors {g}")[row])
+        for t in tokens:
+            gap = upcast(W(mine.vectors[i][row, t])) - theirs[t]
+            total = total + o.vectors * (gap @ gap) / len(gap)
+        for a in range(mine.scores[i - 1].shape[1] if i else 0):
+            own, others = mine.scores[i - 1][row, a], kept(asked, f"scores {g}")[row, a]
+            for t in tokens:
+                mean = _of_query(upcast(own[t, tokens]), upcast(others[t, tokens]), o.attention)
+                total = total + o.maps * mean / mine.scores[i - 1].shape[1]
+    return total, int(real.sum())
 
 
-def blocks_of(model: Any) -> Any:
-    """The layers of an encoder; a ValueError for a model that is none."""
-    blocks = getattr(getattr(model, "encoder", None), "blocks", None)
-    if blocks is None or not callable(getattr(model, "encode", None)):
-        raise ValueError(
-            "layer_distillation compares the layers of encoders, and this "
-            f"{type(model).__name__} has no encoder with blocks; take a TinyTransformer of "
-            "kind='token_classifier' or 'classifier'"
-        )
-    return blocks
+def _of_query(student: Tensor, teacher: Tensor, attention: str) -> Tensor:
+    """Σ (s - s')² / n, or Σ p' log(p' / p), of the scores of one query."""
+    if attention == "scores":
+        return sum((s - z) ** 2 for s, z in zip(student, teacher, strict=True)) / len(student)
+    p, q = student.softmax(-1), teacher.softmax(-1)
+    return sum(b * (b.log() - a.log()) for a, b in zip(p, q, strict=True) if b > 0) + 0 * p.sum()
 
 
-def _scores(q: Tensor, k: Tensor) -> Tensor:
-    k = k.repeat_interleave(q.shape[1] // k.shape[1], 1)
-    return q @ k.mT / q.shape[-1] ** 0.5
+def vectorised(
+    model: nn.Module, batch: Batch, generator: torch.Generator | None = None, *,
+    objective: "LayerDistillation",
+) -> tuple[Tensor, int]:  # fmt: skip
+    """Computes all rows, tokens and heads of a layer at once."""
+    return objective(model, batch, generator)
 
 
-def vector_loss(student: Tensor, teacher: Tensor, real: Tensor) -> Tensor:
-    """The mean squared difference of each vector, summed over the real tokens (b, n)."""
-    return (student - teacher).square().mean(-1)[real].sum()
-
-
-def map_loss(student: Tensor, teacher: Tensor, real: Tensor, attention: str = "scores") -> Tensor:
-    """The mean over heads of the squared difference of scores, or of KL(teacher ‖ student) of the
-    weights; over the real keys of each real query, summed over these."""
-    keys = real[:, None, None, :]
-    if attention == "weights":
-        own, theirs = (s.masked_fill(~keys, -torch.inf).log_softmax(-1) for s in (student, teacher))
-        each = (theirs.exp() * (theirs - own).masked_fill(~keys, 0)).sum(-1)
-    else:
-        gaps = (student - teacher).square().masked_fill(~keys, 0).sum(-1)
-        each = gaps / real.sum(-1).clamp(min=1)[:, None, None]
-    return each.mean(1)[real].sum()
+FORMS = {"naive": naive, "vectorised": vectorised}
 
 
 # ---- module
@@ -161,6 +152,8 @@ class LayerDistillation(Taught):
     """
 
     models = ("token_classifier", "classifier")
+    maps = True
+    asks = "vector"
     needs_teacher = (
         "layer_distillation learns what the layers of a teacher hold, and has none; give "
         "it a trained model as teacher"
@@ -176,10 +169,13 @@ class LayerDistillation(Taught):
     def fitted(self, model: nn.Module) -> None:
         """Builds W, from the width of the student to that of the teacher."""
         super().fitted(model)
+        check_vocabulary(model, self.teacher)
         own: Any = model
         theirs, mine = len(blocks_of(self.teacher)), len(blocks_of(own))
         layers = len(layer_map(theirs, mine))
-        if len(self.projections):
+        if not self.options.projected:
+            check_widths(own.dim, self.teacher.dim)
+        if len(self.projections) or not self.options.projected:
             return
         for _ in range(1 if self.options.shared else layers):
             made = nn.Linear(own.dim, self.teacher.dim, bias=False)
@@ -203,25 +199,39 @@ class LayerDistillation(Taught):
 
     def answers(self, model: nn.Module, batch: Batch) -> Any:
         """What the layers of the student hold."""
-        return held(model, batch)
+        found = held(model, batch, (self.options.upto or 1) if self.options.alone else 1)
+        check_heads(found.scores[0], kept(batch, "scores 1"))
+        if not self.options.projected:
+            check_widths(found.vectors[0].shape[-1], kept(batch, "vectors 0").shape[-1])
+        return found
 
     def loss(self, answers: Any, batch: Batch) -> Tensor:
         """Both sums, over the layers that learn and the real tokens."""
         o, real = self.options, batch.targets != UNSCORED
-        teacher = sum(name.startswith("scores") for name in batch.kept)  # type: ignore[attr-defined]
-        g = layer_map(teacher, len(answers.scores))
-        total = upcast(answers.vectors[0]).new_zeros(())
-        for i in range(min(len(g) - 1, o.upto or len(g)) + 1):
-            W = self._projection(i)
-            vectors, theirs = upcast(W(answers.vectors[i])), upcast(kept(batch, f"vectors {g[i]}"))
-            total = total + o.vectors * vector_loss(vectors, theirs, real)
+        pairs = self.pairs(batch, answers)
+        total = upcast(answers.vectors[pairs[-1][0]]).sum() * 0
+        for i, g in pairs:
+            own, theirs = self.projection(i)(answers.vectors[i]), kept(batch, f"vectors {g}")
+            total = total + o.vectors * vector_loss(upcast(own), upcast(theirs), real)
             if i:
-                mine, theirs = upcast(answers.scores[i - 1]), upcast(kept(batch, f"scores {g[i]}"))
-                _check_heads(mine, theirs)
-                total = total + o.maps * map_loss(mine, theirs, real, o.attention)
+                own, theirs = answers.scores[i - 1], kept(batch, f"scores {g}")
+                found = map_loss(upcast(own), upcast(theirs), real, o.attention)
+                total = total + o.maps * found
         return total
 
-    def _projection(self, layer: int) -> nn.Module:
+    def pairs(self, batch: Batch, answers: Held) -> list[tuple[int, int]]:
+        """The layers of the student that learn, with those of the teacher; 0 is the embedding."""
+        teacher = sum(name.startswith("scores") for name in batch.kept)  # type: ignore[attr-defined]
+        own, upto = len(answers.scores), self.options.upto
+        if upto is not None and upto > own:
+            raise ValueError(f"upto={upto}, and the student has {own} layers; name one of them")
+        every = list(enumerate(layer_map(teacher, own)))[: (upto or own) + 1]
+        return every[0 if upto == 1 else upto :] if self.options.alone else every
+
+    def projection(self, layer: int) -> nn.Module:
+        """W of a layer."""
+        if not self.options.projected:
+            return nn.Identity()
         if not len(self.projections):
             raise ValueError(
                 "layer_distillation has no matrix for this student yet: call fitted(model) first, "
@@ -234,9 +244,46 @@ class LayerDistillation(Taught):
         return torch.zeros((), dtype=torch.long, device=batch.targets.device)
 
 
-def _check_heads(student: Tensor, teacher: Tensor) -> None:
-    if student.shape[1] != teacher.shape[1]:
-        raise ValueError(
-            f"layer_distillation compares head by head, and the teacher has {teacher.shape[1]} in "
-            f"a layer, the student {student.shape[1]}; take a student with as many"
-        )
+def uniform_loss(batch: Any, classes: int) -> float:
+    """The loss of a student whose vectors, scores and W are 0, for each real token."""
+    real = batch.targets != UNSCORED
+    total = torch.zeros((), dtype=torch.float64)
+    for name, each in batch.kept.items():
+        loss = vector_loss if name.startswith("vectors") else map_loss
+        total = total + loss(torch.zeros_like(each), each, real)
+    return float(total / real.sum())
+
+
+# ---- card
+
+(n,) = letters("n")
+
+CARD = Card(
+    __doc__,
+    name="layer_distillation",
+    family="objectives",
+    role="objective",
+    forms=FORMS,
+    claims=Objective(
+        scored=n,
+        hidden="nothing; what the layers of a teacher hold is asked for, at every real token",
+        models=LayerDistillation.models,
+        uniform=uniform_loss,
+    ),
+    options=LayerDistillationOptions,
+    build=LayerDistillation,
+    variants=({"attention": "weights"}, {"shared": False, "upto": 1, "alone": True}),
+    aliases=("tinybert", "feature_map_transfer"),
+    demo="""
+    >>> from attnlab.tasks import Batch
+    >>> sizes = {"kind": "token_classifier", "classes": 3, "heads": 2}
+    >>> teacher = attnlab.TinyTransformer(11, dim=16, layers=4, **sizes)
+    >>> student = attnlab.TinyTransformer(11, dim=8, layers=2, **sizes)
+    >>> objective = attnlab.build("layer_distillation", teacher=teacher)
+    >>> objective.fitted(student)
+    >>> tokens = torch.randint(11, (2, 9))
+    >>> batch = objective.prepare(Batch(tokens, tokens))
+    >>> objective.pairs(batch, objective.answers(student, batch))  # layers that are compared
+    [(0, 0), (1, 2), (2, 4)]
+    """,
+)

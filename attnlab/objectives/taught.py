@@ -76,8 +76,24 @@ def read(model: Any, batch: Batch, *, vectors: bool) -> Answers:
     return Answers(logits, found)
 
 
+def check_vocabulary(student: Any, teacher: Any) -> None:
+    """A ValueError where both say how many tokens they read, and these are not the same."""
+    mine, theirs = (getattr(model, "vocab", None) for model in (student, teacher))
+    if mine is not None and theirs is not None and mine != theirs:
+        raise ValueError(
+            f"the teacher reads {theirs} different tokens, and the student {mine}; both need the "
+            "same vocabulary"
+        )
+
+
 def check_alike(student: Answers, teacher: Answers) -> None:
-    """A ValueError where a teacher has another vocabulary, or vectors of another width."""
+    """A ValueError where a teacher has another vocabulary, vectors of another width, or answers
+    that are not numbers."""
+    if teacher.logits.isnan().any():
+        raise ValueError(
+            "the teacher answers NaN, of which nothing can be learned; look at its weights and its "
+            "inputs"
+        )
     mine, theirs = student.logits.shape[-1], teacher.logits.shape[-1]
     if mine != theirs:
         raise ValueError(

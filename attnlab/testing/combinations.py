@@ -22,7 +22,7 @@ ROLES = ("feed", "join", "depth")
 VOCAB, N = 7, 6
 UNFIT = (
     "cannot be causal|is always causal|stand in a decoder|decides itself which token|treats the "
-    "tokens of a sequence together"
+    "tokens of a sequence together|not all layers note queries"
 )
 
 
@@ -61,7 +61,9 @@ def objective_of(name: str) -> Any:
     options = catalog.card(name).option_names()
     own: dict[str, Any] = {"vocab": VOCAB} if "vocab" in options else {}
     if "teacher" in parameters_of(catalog.card(name).build):  # no temperature of a teacher
-        own["teacher"] = model(kind=catalog.card(name).claims.models[0])  # type: ignore[union-attr]
+        kind = catalog.card(name).claims.models[0]  # type: ignore[union-attr]
+        encodes = kind in ("classifier", "token_classifier")
+        own["teacher"] = model(kind=kind, **({"classes": VOCAB} if encodes else {}))
     return catalog.build(name, **own)
 
 

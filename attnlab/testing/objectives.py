@@ -17,6 +17,7 @@ from attnlab.core.card import Card, letters
 from attnlab.core.claims import Objective
 from attnlab.core.exits import Exits, asked
 from attnlab.core.options import parameters_of
+from attnlab.core.probe import note
 from attnlab.models.options import CLASSIFIERS, KINDS
 from attnlab.models.tiny import TinyTransformer
 from attnlab.objectives.batches import UNSCORED
@@ -79,16 +80,21 @@ class Text:
 
 class Answering(nn.Module):
     """Logits that depend on the token at the position alone; their sum, if it answers for rows.
-    The vectors of its encoder are the same."""
+    The vectors of its encoder are the same, and so are the queries and keys of its one head."""
 
     def __init__(self, table: Tensor, *, for_rows: bool) -> None:
         super().__init__()
         self.table, self.for_rows = nn.Parameter(table), for_rows
         self.dim = table.shape[1]
+        self.encoder = nn.Module()
+        self.encoder.blocks = nn.ModuleList([nn.Identity()])
         self.answered: list[Tensor] = []
 
     def encode(self, tokens: Tensor, padding: Tensor | None = None) -> Tensor:
-        return self._kept(self.table[tokens])
+        vectors: Tensor = self.encoder.blocks[0](self._kept(self.table[tokens]))  # type: ignore
+        note("queries", vectors[:, None])
+        note("keys", vectors[:, None])
+        return vectors
 
     def decode(self, tokens: Tensor, *source: Any, structure: Any = None) -> Tensor:
         return self._kept(self.table[tokens])

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.core.modes import mode
+from attnlab.objectives.batches import Batch
 from attnlab.train.documents import Segment, documents_of
 from attnlab.train.generators import derived_seed
 from attnlab.train.identity import describe_task, fingerprint
@@ -30,16 +31,26 @@ def dry_run(
         check_segments(bare(model), task, objective, processes.count, settings.accumulate)
     row = _row(task, settings.segment, objective)
     _check_answers(model, task, row, objective, settings.precision, device)
-    digest, other = (fingerprint(_row(task, settings.segment).batch) for _ in range(2))
+    digest, other = (fingerprint(_as_given(task, settings.segment)) for _ in range(2))
     _check_processes(task, digest, processes)
     return describe_task(task, digest if digest == other else None)
 
 
-def _row(task: Task, segment: int | None, objective: Any = None) -> Drawn:
+def _row(task: Task, segment: int | None, objective: Any) -> Drawn:
     """A row of a batch; of documents that are read in segments, the first segment of one."""
     seed = derived_seed(0, "try")
     documents = documents_of(task, "train", 1, segment, seed)
     return draw(task, "train", 1, seed, objective) if documents is None else documents.draw(0)
+
+
+def _as_given(task: Task, segment: int | None) -> Batch:
+    """The same row before an objective has seen it; its targets are checked when it has."""
+    seed = derived_seed(0, "try")
+    documents = documents_of(task, "train", 1, segment, seed)
+    given: Batch = (
+        task.batch("train", 1, seed=seed) if documents is None else documents.draw(0).batch
+    )
+    return given
 
 
 def _check_answers(

@@ -13,7 +13,7 @@ from tests.widgets.examples import EXAMPLES, HOSTILE, HOSTILE_EXAMPLES, PAGES
 
 pytestmark = pytest.mark.browser
 
-TALL = {"TreeExplorer": 1300, "QueryKeySpace": 1300, "QueryOnAPlane": 960}
+TALL = {"CompressionLab": 960, "TreeExplorer": 1300, "QueryKeySpace": 1300, "QueryOnAPlane": 960}
 """Pixels that a widget may be high at 700 across; others 900."""
 OPENED = {"QueryKeySpace": "head-0-0", "TreeExplorer": "step-aggregation"}
 """What is clicked first in a widget whose map or sliders come with a choice."""

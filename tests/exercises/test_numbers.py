@@ -10,6 +10,7 @@ import torch
 import attnlab
 from attnlab import exercises
 from attnlab.architecture.join import deep_norm
+from attnlab.compression import lottery_tickets
 from attnlab.core.experts import room
 from attnlab.exercises.answers import NumberExercise
 from attnlab.experiments import mixtures
@@ -138,6 +139,9 @@ OTHERWISE = {
     "check_quantized_bytes": (integers_of_4_bits(), 526_848),
     "check_path_count": (len(list(itertools.product(range(7), repeat=3))),),
     "check_projection_parameters": (24 * 128 * 512, 1.57e6, 1.6e6),
+    "check_pruning_rounds": (
+        min(r for r in range(99) if lottery_tickets.share_left(0.2, r) < 0.1),
+    ),
     "check_push": (2.576,),
     "check_reach": (4608.0,),
     "check_readings": (len(range(30)) + len(range(8)),),
@@ -152,6 +156,7 @@ OTHERWISE = {
     "check_shared_parameters": (sum(3e6 * (layer == 0) + 5e6 for layer in range(12)),),
     "check_sharp": (2.2,),
     "check_slowest_turn": (2000 * math.pi, 6283),
+    "check_soft_share": (float(torch.tensor([1.5, 0.5]).softmax(0)[1]), 0.2689),
     "check_sorting_length": (min(n for n in range(64, 9999, 64) if n * n / 64**2 >= 2 * n),),
     "check_state_numbers": (537.5, 535, 540, torch.tensor(537.0)),
     "check_stream_factor": (deep_norm.constants(100)[0], 2 * 12.5**0.25),

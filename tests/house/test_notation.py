@@ -13,7 +13,8 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "notebooks/notation.md").read_text(encoding="utf-8")
 LESSONS = sorted((ROOT / "notebooks").glob("[0-9]*_*.ipynb"))
 GREEK = (
-    "alpha|beta|gamma|delta|epsilon|varepsilon|theta|lambda|mu|rho|sigma|tau|phi|Phi|psi|omega|ell"
+    "alpha|beta|gamma|delta|epsilon|varepsilon|theta|lambda|mu|xi|rho|sigma|tau|phi|Phi|psi|omega"
+    "|ell"
 )
 COMMON, _, REST = PAGE.partition("## Letters with another meaning in one lesson")
 OWN, _, REST = REST.partition("## Shapes")

@@ -6,7 +6,14 @@ from torch import nn
 from torch.nn import functional as F
 
 import attnlab
-from attnlab.objectives.distillation import Distillation, DistillationOptions, divergence
+from attnlab.models.pruned import pruned
+from attnlab.objectives.batches import UNLABELLED, UNSCORED
+from attnlab.objectives.distillation import (
+    Distillation,
+    DistillationOptions,
+    divergence,
+    naive,
+)
 from attnlab.tasks import Batch
 from attnlab.train import fit, model_options
 
@@ -159,3 +166,91 @@ def test_the_objective_that_asks_hears_of_every_step() -> None:
     objective = attnlab.build("distillation", teacher=torch.nn.Linear(1, 1), then=Counts())
     objective.after_step(torch.nn.Linear(1, 1), 3, 9)
     assert steps == [(3, 9)]
+
+
+def half_labelled() -> Batch:
+    """The second row has no label."""
+    batch = TASK.batch("train", 4, seed=0)
+    targets = batch.targets.clone()
+    targets[1] = targets[1].where(targets[1] == UNSCORED, UNLABELLED)
+    return Batch(batch.inputs, targets, batch.padding)
+
+
+@pytest.mark.parametrize("weights", [(0.5, 0.5), (0.0, 1.0), (2.0, 0.25)])
+def test_a_row_without_a_label_counts_for_the_teacher_alone(weights: tuple[float, float]) -> None:
+    student, batch = model(1), half_labelled()
+    a, b = weights
+    made = soft(model(3), soft=a, hard=b, temperature=3.0)
+    with torch.no_grad():
+        z_s, z_t = student(batch.inputs), model(3)(batch.inputs)
+    scored, labelled = batch.targets != UNSCORED, batch.targets >= 0
+    wanted = a * divergence(z_s[scored], z_t[scored], 3.0).sum()
+    wanted = wanted + b * F.cross_entropy(z_s[labelled], batch.targets[labelled], reduction="sum")
+    for loss, count in (made(student, batch), naive(student, batch, objective=made)):
+        torch.testing.assert_close(loss, wanted)
+        assert count == int(scored.sum()) > int(labelled.sum())
+
+
+def test_without_a_label_the_answer_of_the_teacher_is_right() -> None:
+    teacher, batch = model(3), half_labelled()
+    made = soft(teacher)
+    asked = made.prepare(batch)
+    alone = asked[1:2]
+    assert int(made.right(made.answers(teacher, alone), alone)) == int(
+        (batch.targets[1] == -1).sum()
+    )
+    with torch.no_grad():
+        said = teacher(batch.inputs[1:2]).argmax(-1)[0]
+    place = batch.targets[1] == UNLABELLED
+    assert torch.equal(asked.targets[1][place], said[place])
+    assert torch.equal(asked.targets[[0, 2, 3]], batch.targets[[0, 2, 3]])
+
+
+class Unlabelled(type(TASK)):
+    """No row has a label."""
+
+    def batch(self, split, size, seed):
+        found = super().batch(split, size, seed)
+        targets = found.targets.where(found.targets == UNSCORED, UNLABELLED)
+        return Batch(found.inputs, targets, found.padding)
+
+
+def test_fit_takes_rows_without_labels_with_a_teacher_and_refuses_them_without() -> None:
+    task = Unlabelled(items=4)
+    more = {"batch_size": 16, "learning_rate": 1e-2, "progress": False, "evaluate_every": 40}
+    found = fit(model(1), task, 40, objective=soft(model(3), hard=0.5), **more)
+    assert found.column("loss")[-1] < 0.5 * found.column("loss")[0]
+    with pytest.raises(ValueError, match="gave the target -1"):
+        fit(model(1), task, 1, **more)
+
+
+def test_distilbert_begins_with_six_layers_of_its_teacher() -> None:
+    torch.manual_seed(0)
+    options = {"kind": "token_classifier", "classes": 12, "max_len": 9, "heads": 2, "layers": 12}
+    teacher = attnlab.TinyTransformer(12, dim=8, **options).eval()
+    student = pruned(teacher, kept=(1, 3, 5, 8, 10, 12))
+    for own, theirs in enumerate((0, 2, 4, 7, 9, 11)):
+        mine = student.encoder.blocks[own].state_dict()
+        for name, weight in teacher.encoder.blocks[theirs].state_dict().items():
+            assert torch.equal(mine[name], weight)
+            assert mine[name].data_ptr() != weight.data_ptr()
+    assert torch.equal(student.output.weight, teacher.output.weight)
+    made = attnlab.build(
+        "distillation", teacher=teacher, then=attnlab.build("masked_lm", vocab=11),
+        soft=5.0, hard=2.0, cosine=1.0,
+    )  # fmt: skip
+    made.fitted(student)
+    tokens = torch.randint(11, (3, 9))
+    assert made(student, Batch(tokens, tokens), torch.Generator().manual_seed(0))[0].isfinite()
+
+
+def test_answers_that_are_no_numbers_and_another_vocabulary_are_refused() -> None:
+    spoilt = model(3)
+    spoilt.embedding.weight.data.fill_(torch.nan)
+    with pytest.raises(ValueError, match="the teacher answers NaN"):
+        soft(spoilt)(model(1), TASK.batch("train", 3, seed=0))
+    more = {"kind": "token_classifier", "classes": 5, "dim": 8, "heads": 2, "layers": 1}
+    student, teacher = (attnlab.TinyTransformer(vocab, **more) for vocab in (11, 40))
+    for name in ("distillation", "layer_distillation"):
+        with pytest.raises(ValueError, match="reads 40 different tokens, and the student 11"):
+            attnlab.build(name, teacher=teacher).fitted(student)

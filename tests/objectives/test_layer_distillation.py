@@ -5,12 +5,11 @@ import torch
 from torch import nn
 
 import attnlab
+from attnlab.objectives.held_layers import held, layer_map, map_loss
 from attnlab.objectives.layer_distillation import (
     LayerDistillation,
     LayerDistillationOptions,
-    held,
-    layer_map,
-    map_loss,
+    naive,
 )
 from attnlab.tasks import Batch
 from attnlab.train import fit
@@ -152,3 +151,98 @@ def test_bad_calls_are_sentences() -> None:
     made = objective(wide, student)
     with pytest.raises(ValueError, match="the teacher has 4 in a layer, the student 2"):
         made(student, batch)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"attention": "weights", "shared": False},
+        {"vectors": 0.5, "maps": 3.0, "upto": 1},
+        {"upto": 2, "alone": True},
+        {"upto": 1, "alone": True, "projected": False},
+    ],
+)
+def test_naive_computes_the_same_losses_and_gradients(options: dict[str, object]) -> None:
+    wide = 12 if options.get("projected", True) else 8
+    teacher, batch = encoder(0, wide, 4), texts()
+    found = []
+    for form in (naive, lambda model, batch, *, objective: objective(model, batch)):
+        student = encoder(1, 8, 2)
+        made = objective(teacher, student, **options)
+        loss, count = form(student, batch, objective=made)
+        loss.backward()
+        every = [*student.named_parameters(), *made.named_parameters()]
+        found.append((loss, count, {name: p.grad for name, p in every if p.grad is not None}))
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-6)
+
+
+def test_a_layer_that_learns_alone_leaves_those_below_and_above_as_they_were() -> None:
+    task = attnlab.tasks.task("sorting", items=4)
+    torch.manual_seed(0)
+    options = {**task.model_options(), "kind": "token_classifier", "classes": 5, "heads": 2}
+    teacher, student = (attnlab.TinyTransformer(**options, dim=8, layers=3) for _ in range(2))
+    more = {"batch_size": 4, "progress": False}
+    for layer in (1, 2):
+        made = attnlab.build(
+            "layer_distillation", teacher=teacher, projected=False, upto=layer, alone=True,
+            attention="weights",
+        )  # fmt: skip
+        before = {name: x.clone() for name, x in student.state_dict().items()}
+        fit(student, task, 3, objective=made, **more)
+        moved = {name for name, x in student.state_dict().items() if not x.equal(before[name])}
+        inside = f"encoder.blocks.{layer - 1}."
+        assert any(name.startswith(inside) for name in moved)
+        others = {name for name in moved if not name.startswith(inside)}
+        assert all("blocks" not in name and layer == 1 for name in others)
+        assert not any(name.startswith("output") for name in moved)
+
+
+def test_mobilebert_learns_from_ib_bert_without_a_matrix() -> None:
+    torch.manual_seed(0)
+    own = {"kind": "token_classifier", "classes": 5, "max_len": 9, "heads": 4, "layers": 2}
+    teacher, student = (
+        attnlab.TinyTransformer(11, dim=32, block=block, **own)
+        for block in ("ib_bert", "mobilebert")
+    )
+    made = objective(teacher, student, attention="weights", projected=False)
+    assert not list(made.parameters())
+    loss, count = made(student, texts())
+    assert count == 15
+    loss.backward()
+    assert loss.isfinite()
+    for block in student.encoder.blocks:
+        assert any(p.grad is not None and p.grad.any() for p in block.parameters())
+
+
+def test_tinybert_learns_in_two_stages() -> None:
+    """Layers without the output first; the answers of the teacher afterwards."""
+    task = attnlab.tasks.task("sorting", items=4)
+    torch.manual_seed(0)
+    options = {
+        **task.model_options(),
+        "kind": "token_classifier",
+        "classes": task.vocab,
+        "heads": 2,
+    }
+    teacher = attnlab.TinyTransformer(**options, dim=12, layers=2)
+    student = attnlab.TinyTransformer(**options, dim=8, layers=1)
+    more = {"batch_size": 8, "progress": False, "learning_rate": 1e-2}
+    before = student.output.weight.clone()
+    fit(student, task, 10, objective=attnlab.build("layer_distillation", teacher=teacher), **more)
+    assert torch.equal(student.output.weight, before)
+    answers = attnlab.build("distillation", teacher=teacher, soft=1.0, hard=0.0, temperature=1.0)
+    losses = fit(student, task, 30, objective=answers, **more).column("loss")
+    assert losses[-1] < losses[0]
+    assert not torch.equal(student.output.weight, before)
+
+
+def test_sizes_that_cannot_be_compared_are_refused() -> None:
+    teacher, student, batch = encoder(0, 12, 4), encoder(1, 8, 2), texts()
+    for wrong, words in (
+        (lambda: LayerDistillationOptions(alone=True), "give upto"),
+        (lambda: objective(teacher, student, upto=3)(student, batch), "the student has 2 layers"),
+        (lambda: objective(teacher, student, projected=False), "are 12 wide, of the student 8"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            wrong()

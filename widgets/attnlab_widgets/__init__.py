@@ -20,6 +20,7 @@ _HOMES = {
     "AttentionExplorer": "attention_explorer",
     "AttentionView": "attention_view",
     "ComplexWordExplorer": "complex_words",
+    "CompressionLab": "compression_lab",
     "CostLab": "cost_lab",
     "DepthView": "depth_view",
     "EnergyLandscape": "energy_landscape",
@@ -48,6 +49,7 @@ __all__ = [
     "AttentionExplorer",
     "AttentionView",
     "ComplexWordExplorer",
+    "CompressionLab",
     "CostLab",
     "DepthView",
     "EnergyLandscape",
@@ -77,6 +79,7 @@ if _typing.TYPE_CHECKING:
     from attnlab_widgets.attention_view import AttentionView
     from attnlab_widgets.bertviz import to_bertviz
     from attnlab_widgets.complex_words import ComplexWordExplorer
+    from attnlab_widgets.compression_lab import CompressionLab
     from attnlab_widgets.cost_lab import CostLab
     from attnlab_widgets.depth_view import DepthView
     from attnlab_widgets.energy_landscape import EnergyLandscape

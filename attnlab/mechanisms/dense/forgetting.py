@@ -24,7 +24,7 @@ kept with one number more than its key and value.
 ``fused``  PyTorch's ``scaled_dot_product_attention``: $c_i - c_j$ is the product of two more
            coordinates, (c_i, 1) of the query and (1, −c_j) of the key.
 
-The paper's letters: $f_t$, $D_{ij}$ and $F_{ij}$ are as here, $c$ has no name there.
+The paper's letters: $f_t$ and $D_{ij}$ are as here.
 
 Common mistakes: D is added to the scaled scores, so it is not divided by √d; the sum has the gate
 of the query and not that of the key; in half precision c loses its digits after a few hundred
@@ -78,7 +78,7 @@ Gates = Float[Tensor, "b h m"]  # of each position, before σ
 def naive(
     q: Queries, k: Keys, v: Values, gate: Gates, *, mask: Mask = None, scale: float | None = None
 ) -> Outputs:
-    """The equation in logarithms, dense (Lin et al., eq. 8). ``gate`` is x w + b, before σ; what
+    """The equation in logarithms, dense. ``gate`` is x w + b, before σ; what
     comes after a query is always masked."""
     scale, n = q.shape[-1] ** -0.5 if scale is None else scale, q.shape[2]
     c = log_sums(gate)

@@ -30,11 +30,11 @@ keys, which a softmax ignores, matters. b is compared with scores that are scale
 
 Departures.
 - a query without allowed keys gives zeros, as it would with −∞ as every score
-- gpt-oss shows every other layer the last 128 tokens alone. Here each query sees all keys.
+- each query sees all keys. In gpt-oss every other layer sees the last 128 tokens alone.
 
 Gives up. The weights of a row sum to less than one.
 
-OpenAI. gpt-oss-120b & gpt-oss-20b Model Card. 2025, arXiv:2508.10925, section 2. Miller. Attention
+OpenAI. gpt-oss-120b & gpt-oss-20b Model Card. 2025, arXiv:2508.10925. Miller. Attention
 Is Off By One. 2023, www.evanmiller.org/attention-is-off-by-one.html.
 """
 

@@ -23,15 +23,12 @@ A layer with ``positions`` turns its queries twice, by the number of the token i
 of the window and by that in the cache for the sinks. Both stand side by side in queries of width
 2d; a key has zeros in the half that is not for it.
 
-The paper's letters: the rolling cache is our window; its configurations are written s + w, as
-4+1020.
-
 Common mistakes: numbers of the text for the sinks; to keep keys that are turned already and turn
 them again; to forget that the new token belongs to the w that are kept.
 
 Departures.
-- the paper applies this to models that were trained with full attention. Here it is a layer like
-  any other, and can be trained.
+- a layer that can be trained. The paper applies it to models that were trained with full
+  attention.
 - keys are kept as they are turned in the text, and the queries are turned for the sinks, which
   gives the same products as turning all keys at each step
 

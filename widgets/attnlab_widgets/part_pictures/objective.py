@@ -14,6 +14,7 @@ from attnlab.core.probe import record
 from attnlab.figures.drawing import Drawing
 from attnlab.figures.layout import text_width
 from attnlab.figures.theme import SERIES, Theme
+from attnlab.models.tiny import TinyTransformer
 from attnlab.objectives.batches import UNSCORED
 from attnlab.structures.tree import Tree
 from attnlab.structures.tree_batch import TreeBatch
@@ -93,7 +94,8 @@ def look(card: Card) -> Example:
     objective: Any = build(card.name, **_given(card, vocabulary))
     with record() as notes:
         asked = objective.prepare(given, torch.Generator().manual_seed(1))
-    text = Text(vocabulary, given.inputs[0].tolist(), getattr(objective, "verdicts", ()))
+    told = (getattr(objective, "verdicts", ()), getattr(objective, "asks", ""))
+    text = Text(vocabulary, given.inputs[0].tolist(), *told)
     source = [] if asked.source is None else text.places(asked.source, asked.source_padding)
     by_token = asked.targets.shape == asked.inputs.shape[:2]
     targets = asked.targets[0] if by_token else None
@@ -160,7 +162,12 @@ def _given(card: Card, vocabulary: list[str]) -> dict[str, Any]:
     if "vocab" in parameters_of(card.build):
         own["vocab"] = len(vocabulary)
     if "teacher" in parameters_of(card.build):
-        said = WRITTEN if card.claims.source else TEXT  # type: ignore[union-attr]
+        claims: Any = card.claims
+        said = WRITTEN if claims.source else TEXT
+        if getattr(card.build, "maps", False):
+            sizes: dict[str, Any] = {"dim": 4, "heads": 1, "layers": 1, "classes": 2}
+            own["teacher"] = TinyTransformer(len(vocabulary), kind=claims.models[0], **sizes)
+            return own
         own["teacher"] = Teacher([vocabulary.index(word) for word in said.split()], len(vocabulary))
     return own
 
@@ -179,8 +186,10 @@ class Teacher(nn.Module):
 class Text:
     """The words of a text, and the signs that an objective adds to them, in their order."""
 
-    def __init__(self, words: list[str], own: list[int], verdicts: Sequence[str] = ()) -> None:
-        self.words, self.own, self.verdicts = words, own, verdicts
+    def __init__(
+        self, words: list[str], own: list[int], verdicts: Sequence[str] = (), asks: str = ""
+    ) -> None:
+        self.words, self.own, self.verdicts, self.asks = words, own, verdicts, asks
         self.signs: list[int] = []
 
     def places(
@@ -217,6 +226,8 @@ class Text:
 
     def _answer(self, target: int) -> str:
         """A word, or what is to be said of the token, such as "replaced"."""
+        if self.asks:
+            return self.asks
         beyond = target - len(self.words)
         return self.verdicts[beyond] if 0 <= beyond < len(self.verdicts) else self._name(target)
 

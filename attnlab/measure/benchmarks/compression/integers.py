@@ -108,7 +108,7 @@ def by_torch(module: nn.Module) -> nn.Module:
 
 
 def by_torchao(module: nn.Module) -> nn.Module:
-    """The same of torchao, with a scale for each row of weights and for each vector.
+    """Makes such layers by torchao, with a scale for each row of weights and for each vector.
 
     Raises ImportError, in a sentence, where torchao is not installed.
     """
@@ -123,7 +123,7 @@ def by_torchao(module: nn.Module) -> nn.Module:
 
 
 def by_attnlab(module: nn.Module) -> nn.Module:
-    """The same of this package: exact sums, the same on every processor."""
+    """Makes such layers of this package, whose sums are exact and equal on every processor."""
     made: nn.Module = Quantization(Levels(per="channel"), activations="dynamic")(module)
     return made
 

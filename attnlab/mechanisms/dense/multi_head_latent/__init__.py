@@ -53,13 +53,14 @@ Departures.
 - the rotated part is as wide as a head by default, so that a scheme that is built for the layer
   fits. DeepSeek's is half as wide.
 - queries are made of the tokens unless ``query_latent_dim`` is given, as in V2-Lite.
-- the equations have no norm. The text normalises both latents "in practice", as all code does.
+- both latents are normalised. The equations have no norm; the text says that it is done in
+  practice, and all code does it.
 
 Gives up. The keys of all heads together have rank k at most.
 
 DeepSeek-AI. DeepSeek-V2: A Strong, Economical, and Efficient Mixture-of-Experts Language Model.
 2024, arXiv:2405.04434, section 2.1. DeepSeek-AI. DeepSeek-V3 Technical Report. 2024,
-arXiv:2412.19437, section 2.1. Peng, Quesnelle, Fan, Shippole. YaRN: Efficient Context Window
+arXiv:2412.19437. Peng, Quesnelle, Fan, Shippole. YaRN: Efficient Context Window
 Extension of Large Language Models. 2023, arXiv:2309.00071.
 """
 
@@ -103,7 +104,7 @@ def naive(
     q: Queries, q_turned: TurnedQueries, latent: Latents, k_turned: TurnedKeys,
     w_k: ToKeys, w_v: ToValues, *, mask: Mask = None, scale: float | None = None,
 ) -> Outputs:  # fmt: skip
-    """The equation, with keys and values of each head (DeepSeek-V2, eqs. 9 to 19)."""
+    """The equation, with keys and values of each head (DeepSeek-V2, section 2.1)."""
     scale = usual_scale(q, q_turned) if scale is None else scale
     q, k = torch.cat((q, q_turned), dim=-1), keys(latent[:, None], w_k, k_turned[:, None])
     scores = note("scores", q @ k.mT * scale)

@@ -1,0 +1,37 @@
+"""Every row comes, and the peer computes the same."""
+
+import math
+
+import pytest
+import torch
+
+from attnlab.measure.benchmarks import recurrences
+from attnlab.mechanisms.recurrence import gated_deltanet
+
+
+def test_quick_rows() -> None:
+    found = {row.figure: row for row in recurrences.rows(quick=True, threads=1)}
+    assert list(found) == recurrences.figures(quick=True)
+    for name in ("deltanet", "gated_deltanet"):
+        for which in recurrences.PASSES:
+            assert found[f"{name}: token by token / chunked, {which}, n = 256"].at_least == 10
+        state = found[f"{name}: bytes of the state, after 256 tokens / after 64"]
+        assert state.met
+        assert state.measured == 1
+    assert found["gated_deltanet: Hugging Face / chunked, forward, n = 256"].at_least == 3
+    assert all(math.isfinite(row.measured) for row in found.values() if row.measured is not None)
+
+
+def test_a_missing_peer_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recurrences, "find_spec", lambda name: None)
+    figure = "gated_deltanet: Hugging Face / chunked, forward, n = 64"
+    row = recurrences.row(figure, quick=True, threads=1)
+    assert row.measured is None
+    assert "pip install" in row.note
+
+
+def test_the_peer_computes_the_same() -> None:
+    pytest.importorskip("transformers")
+    given = [x.detach() for x in recurrences.given("gated_deltanet", 67)]
+    mine = gated_deltanet.naive(*given)
+    torch.testing.assert_close(recurrences._qwen3_next(*given), mine, rtol=1e-4, atol=1e-4)
