@@ -49,3 +49,8 @@ test("zero stays zero, and 2 bits are four levels", () => {
   assert.equal(found[2], 0);
   assert.equal(new Set(found).size, 4);
 });
+
+test("of two equally near levels the even one is taken, as by torch", () => {
+  const ties = rounded(Float32Array.from([-4, 3, 0.5, 1.5, 2.5, -0.5]), [1, 6], 3, "tensor");
+  assert.deepEqual([...ties].map((x) => x + 0), [-4, 3, 0, 2, 2, 0]);
+});
