@@ -40,7 +40,7 @@ from torch import Tensor, nn
 
 from attnlab.compression.levels import UNCHANGED, check_bits, straight_through
 from attnlab.compression.matrices import check_module, linear_layers, refuse_meta, without_masks
-from attnlab.compression.quantized import put, size_of
+from attnlab.compression.quantized import put, size_of, stored_size
 from attnlab.core.card import Card, letters
 from attnlab.core.claims import Compression
 from attnlab.core.options import Count, Options
@@ -163,9 +163,9 @@ class SharedLinear(nn.Linear):
         return values_of(self.centres, self.codes)
 
     def bytes(self) -> int:
-        """What the numbers of the centres take, one behind the other, with the centres."""
+        """What the numbers of the centres take as they are stored, with the centres."""
         table = self.centres.numel() * self.centres.element_size()
-        return -(-self.codes.numel() * self.options.bits // 8) + table
+        return stored_size(self.codes == 0, self.options.bits) + table
 
 
 class KMeansWeights(nn.Module):

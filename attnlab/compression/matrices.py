@@ -51,6 +51,18 @@ def refuse_nan(W: Tensor, name: str) -> None:
         raise ValueError(f"the weights of {name or 'the layer'} are NaN: they have no order")
 
 
+def refuse_packed(module: nn.Module) -> None:
+    """A ValueError for PyTorch's attention, whose matrices are no linear layers."""
+    for name, part in module.named_modules():
+        if isinstance(part, nn.MultiheadAttention):
+            raise ValueError(
+                f"{name or 'the module'} is an nn.MultiheadAttention, whose matrices of queries, "
+                "keys and values are one parameter and no linear layers, so they would stay as "
+                'they are; attnlab.replace(model, "full") makes linear layers of them, with the '
+                "same weights"
+            )
+
+
 def mask_on(layer: nn.Module, name: str = "weight") -> Masked | None:
     """The mask on a parameter of a layer; None where there is none."""
     if not parametrize.is_parametrized(layer, name):
@@ -59,13 +71,21 @@ def mask_on(layer: nn.Module, name: str = "weight") -> Masked | None:
     return first if isinstance(first, Masked) else None
 
 
+def under_mask(layer: Any) -> Tensor:
+    """The weight that is trained, with zeros where a mask has cut it."""
+    own: Tensor = layer.parametrizations.weight.original
+    mask = mask_on(layer)
+    return own if mask is None else own * mask.mask
+
+
 def linear_layers(module: nn.Module) -> dict[str, nn.Linear]:
     """Name → layer, for the linear layers whose matrix is a parameter or stands under a mask.
 
-    Raises TypeError for what is no module, ValueError for one without such layers, and for weights
-    that are NaN or on the meta device.
+    Raises TypeError for what is no module, ValueError for one without such layers or with PyTorch's
+    attention, and for weights that are NaN or on the meta device.
     """
     check_module(module)
+    refuse_packed(module)
     found: dict[str, nn.Linear] = {}
     for name, part in module.named_modules():
         if type(part) is nn.Linear or (isinstance(part, nn.Linear) and mask_on(part) is not None):

@@ -13,6 +13,12 @@ conventions (``Levels``). One scale for each row of a matrix, which is an output
 every row as fine as its own largest weight allows. Scales for the columns could not be taken out of
 the sum over them.
 
+At 8 bits nobody sees which convention was taken; at 2 bits it decides. The shipped ``digits`` with
+one scale for each matrix classifies 71 % of unseen images rightly with "affine" (four levels from
+least to greatest), 54 % with "symmetric" (the largest weight at 1.5 steps, so that it is clipped)
+and 10 %, which is guessing, with "restricted": the largest weight is the only level above 0, and
+all weights below half of it become 0. With a scale for each row they are 95, 93 and 82 %.
+
 With both sides as integers a linear layer is a sum of integers, exact in int32 for the usual
 widths, and the zero points are taken care of afterwards:
 
@@ -36,6 +42,8 @@ scales.
 
 Departures.
 - the output of a layer is given as numbers, so each layer makes integers of its own input
+- linear layers and tables of tokens become integers, all else stays; PyTorch's own attention, whose
+  matrices are no linear layers, is refused
 - softmax, norms and curves stay in the dtype of the model
 
 Jacob, Kligys, Chen, Zhu, Tang, Howard, Adam, Kalenichenko. Quantization and Training of Neural
@@ -61,7 +69,7 @@ from attnlab.compression.levels import (
     scale_of,
     straight_through,
 )
-from attnlab.compression.matrices import check_module, refuse_meta
+from attnlab.compression.matrices import check_module, refuse_meta, without_masks
 from attnlab.compression.quantized import (
     Activations,
     QuantizedEmbedding,
@@ -146,15 +154,15 @@ class Quantization(nn.Module):
     def forward(self, module: nn.Module) -> nn.Module:
         """A copy of the module, called as it is, with integers; bits=32 changes nothing.
 
-        A matrix that two layers have in common becomes integers once. Raises ValueError for a
-        module without linear layers, and for weights that are NaN or infinite.
+        A matrix that two layers have in common becomes integers once; what a mask has cut is the
+        integer of 0. Raises ValueError for a module without linear layers or with PyTorch's
+        attention, and for weights that are NaN or infinite.
         """
-        found = matrices_of(module)
-        made = copy.deepcopy(module)
-        if self.options.bits == UNCHANGED:
-            return made
-        ranges = self._observed(module, found) if self.activations == "static" else {}
+        made = without_masks(module)
         parts = matrices_of(made)
+        if self.options.bits == UNCHANGED:
+            return copy.deepcopy(module)
+        ranges = self._observed(made, parts) if self.activations == "static" else {}
         new: dict[str, Any] = {
             name: QuantizedLinear(
                 part.weight, part.bias, self.options, self.activations, ranges.get(name)
@@ -194,8 +202,9 @@ class Quantization(nn.Module):
         return found
 
     def bytes(self, module: nn.Module) -> int:
-        """What the matrices take when they are stored: their integers, each with its bits, scales
-        and zero points; those that two layers have in common once."""
+        """What the matrices take when they are stored: their integers, each with its bits, or a bit
+        for each and those that are not 0 where this is less; scales and zero points; what two
+        layers have in common once."""
         check_module(module)
         total, seen = 0, set()
         for part in module.modules():

@@ -52,7 +52,7 @@ from attnlab.compression.levels import (
     scale_of,
     straight_through,
 )
-from attnlab.compression.matrices import check_module, refuse_meta
+from attnlab.compression.matrices import check_module, refuse_meta, under_mask
 from attnlab.compression.quantized import (
     QuantizedEmbedding,
     QuantizedLinear,
@@ -174,8 +174,10 @@ class QuantizationAware(nn.Module):
 
     def forward(self, module: nn.Module) -> nn.Module:
         """A copy of the module, called and trained as it is, that rounds; bits=32 changes nothing.
+        Masks stay, and what they cut stays 0.
 
-        Raises ValueError for a module without linear layers, and for weights that are NaN.
+        Raises ValueError for a module without linear layers or with PyTorch's attention, and for
+        weights that are NaN.
         """
         matrices_of(module)
         made = copy.deepcopy(module)
@@ -202,6 +204,7 @@ class QuantizationAware(nn.Module):
         rounding: dict[str, Any] = {n: part for n, part in made.named_modules() if _rounds(part)}
         for name, layer in rounding.items():
             own = layer.parametrizations.weight.original
+            W = under_mask(layer)
             inputs = getattr(layer, "inputs", None)
             if inputs is not None and not inputs.seen:
                 raise ValueError(
@@ -209,11 +212,11 @@ class QuantizationAware(nn.Module):
                     "for some steps first"
                 )
             if isinstance(layer, nn.Embedding):
-                new[name] = QuantizedEmbedding(own, self.options)
+                new[name] = QuantizedEmbedding(W, self.options)
             else:
                 given = None if inputs is None else Range(inputs.low, inputs.high)
                 kind: Any = "none" if inputs is None else "static"
-                new[name] = QuantizedLinear(own, layer.bias, self.options, kind, given)
+                new[name] = QuantizedLinear(W, layer.bias, self.options, kind, given)
             new[name].train(layer.training)
             new[name].share_with(first.setdefault(id(own), new[name]))
         return put(made, new)
@@ -234,17 +237,14 @@ class QuantizationAware(nn.Module):
                 continue
             if id(own) not in seen:
                 seen.add(id(own))
-                total += self._size(own) if rounds else size_of(layer)
+                made = QuantizedWeight(under_mask(layer), self.options) if rounds else layer
+                total += size_of(made)
         return total
-
-    def _size(self, W: Tensor) -> int:
-        scales = len(W) if self.options.per == "channel" else 1
-        return -(-W.numel() * self.options.bits // 8) + (W.element_size() + 1) * scales
 
 
 def _rounds(layer: nn.Module) -> bool:
     found: Any = getattr(layer, "parametrizations", {})
-    return "weight" in found and isinstance(found["weight"][0], Rounded)
+    return "weight" in found and isinstance(found["weight"][-1], Rounded)
 
 
 # ---- card

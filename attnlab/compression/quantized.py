@@ -18,7 +18,7 @@ from attnlab.compression.levels import (
     rounded,
     scale_of,
 )
-from attnlab.compression.matrices import check_module, refuse_nan
+from attnlab.compression.matrices import check_module, mask_on, refuse_nan, refuse_packed
 from attnlab.core.heads import check_input
 
 Activations = Literal["none", "dynamic", "static"]
@@ -53,10 +53,15 @@ class QuantizedWeight(nn.Module):
         """The numbers, in the dtype of the scale."""
         return numbers(self.q, self.scale).to(self.step.dtype)
 
+    @property
+    def zeros(self) -> Tensor:
+        """Which integers have the value 0."""
+        return self.q == self.zero
+
     def bytes(self) -> int:
-        """What the integers take, one behind the other, with scales and zero points."""
+        """What the integers take as they are stored (``stored``), with scales and zero points."""
         own = (self.step.element_size() + 1) * self.step.numel()
-        return -(-self.q.numel() * self.levels.bits // 8) + own
+        return stored_size(self.zeros, self.levels.bits) + own
 
     def share_with(self, other: "QuantizedWeight") -> None:
         """Takes the integers and scales of another, whose matrix it has in common."""
@@ -118,6 +123,13 @@ class QuantizedEmbedding(QuantizedWeight, nn.Embedding):  # type: ignore[overrid
         return numbers(self.q[tokens], Scale(step, zero)).to(self.step.dtype)
 
 
+def stored_size(zeros: Tensor, bits: int) -> int:
+    """The bytes of integers of so many bits, given which of them have the value 0: all of them, one
+    behind the other; or, where this takes less, a bit for each and those that are not 0."""
+    N, left = zeros.numel(), zeros.numel() - int(zeros.sum())
+    return min(-(-N * bits // 8), -(-N // 8) - (-left * bits // 8))
+
+
 def size_of(layer: nn.Module) -> int:
     """The bytes of the matrix of a layer, as integers or as numbers."""
     own: Any = layer
@@ -133,13 +145,15 @@ def _wide(x: Tensor) -> Tensor:
 def matrices_of(module: nn.Module) -> dict[str, nn.Linear | nn.Embedding]:
     """The layers with a matrix that becomes integers, by name.
 
-    Raises ValueError where there is no linear layer, and for weights that are not finite.
+    Raises ValueError where there is no linear layer, for PyTorch's attention, and for weights that
+    are not finite.
     """
     check_module(module)
+    refuse_packed(module)
     parts: dict[str, Any] = {
         name: part
         for name, part in module.named_modules()
-        if type(part) in (nn.Linear, nn.Embedding)
+        if type(part) in (nn.Linear, nn.Embedding) or _is_masked(part)
     }
     if not any(isinstance(part, nn.Linear) for part in parts.values()):
         raise ValueError(f"{type(module).__name__} has no linear layer whose weights could be cut")
@@ -151,6 +165,10 @@ def matrices_of(module: nn.Module) -> dict[str, nn.Linear | nn.Embedding]:
                 "small enough for the others"
             )
     return parts
+
+
+def _is_masked(part: nn.Module) -> bool:
+    return isinstance(part, nn.Linear) and mask_on(part) is not None
 
 
 def put(module: nn.Module, new: dict[str, nn.Module]) -> nn.Module:

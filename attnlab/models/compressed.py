@@ -2,7 +2,9 @@
 
 Of a matrix under a mask a bit for each weight and the weights that are left are written, of
 integers as many bits as each has, of k-means weights the numbers of the centres and the centres;
-all else as it is. ``load_compressed`` makes the same module of one that was never compressed:
+all else as it is. Where many integers have the value 0, as after pruning, a bit for each and those
+that are not 0 take less. ``load_compressed`` makes the same module of one that was never
+compressed, whose heads and hidden units may be more than the file has:
 
     save_compressed(smaller, "smaller.safetensors")
     again = load_compressed("smaller.safetensors", attnlab.TinyTransformer(**model.config))
@@ -27,7 +29,9 @@ from attnlab.compression.quantized import (
     QuantizedLinear,
     QuantizedWeight,
     put,
+    stored_size,
 )
+from attnlab.compression.units import shrink, units_of
 from attnlab.core.files import checked_place
 from attnlab.models.storage import load_tensors, read_told, save_tensors
 
@@ -52,12 +56,14 @@ def save_compressed(module: nn.Module, path: str | Path) -> None:
             q = state.pop(f"{before}q")
             told[name]["same"] = first.setdefault(id(part.q), name)
             if told[name]["same"] == name:
-                state[f"{before}q"] = packed(q, part.levels.bits, part.levels.lowest)
+                levels = part.levels
+                state |= _packed(f"{before}q", q, part.zeros, levels.bits, levels.lowest)
             else:
                 del state[f"{before}step"], state[f"{before}zero"]
         elif isinstance(part, SharedLinear):
             told[name] = {"kind": "shared", **vars(part.options), "shape": [*part.codes.shape]}
-            state[f"{before}codes"] = packed(part.codes, part.options.bits, 0)
+            codes = state.pop(f"{before}codes")
+            state |= _packed(f"{before}codes", codes, codes == 0, part.options.bits, 0)
         else:
             names: Any = getattr(part, "parametrizations", ())
             for own in [n for n in names if mask_on(part, n) is not None]:
@@ -69,6 +75,28 @@ def save_compressed(module: nn.Module, path: str | Path) -> None:
                 state[f"{before}{own}.left"] = values[mask]
     tensors = {name: x.detach().cpu().contiguous().clone() for name, x in _once(state).items()}
     save_tensors(tensors, checked_place(path), {TOLD: json.dumps(told)})
+
+
+def _packed(name: str, q: Tensor, zeros: Tensor, bits: int, lowest: int) -> dict[str, Tensor]:
+    """Integers as bytes; where it takes less, a bit for each and those that are not 0."""
+    if stored_size(zeros, bits) == -(-q.numel() * bits // 8):
+        return {name: packed(q, bits, lowest)}
+    return {
+        f"{name}.left": packed(q[~zeros], bits, lowest),
+        f"{name}.mask": as_bytes(~zeros.flatten()),
+    }
+
+
+def _unpacked(
+    name: str, tensors: dict[str, Tensor], shape: list[int], bits: int, lowest: int, zero: Tensor
+) -> Tensor:
+    """The integers that ``_packed`` has written, of int8; ``zero`` is the one of 0."""
+    if name in tensors:
+        return unpacked(tensors.pop(name), _size(shape), bits, lowest).view(shape)
+    mask = as_bits(tensors.pop(f"{name}.mask"), _size(shape)).bool().view(shape)
+    q = zero.to(torch.int8).expand(shape).clone()
+    q[mask] = unpacked(tensors.pop(f"{name}.left"), int(mask.sum()), bits, lowest)
+    return q
 
 
 def _mask_parts(mask: Tensor) -> dict[str, Tensor]:
@@ -118,6 +146,7 @@ def load_compressed(path: str | Path, module: nn.Module) -> nn.Module:
     unknown = [name for name in told if name not in parts]
     if unknown:
         raise ValueError(f"{path} is of another module: this one has no layer {unknown[0]!r}")
+    _shrink(made, {**{n: list(x.shape) for n, x in tensors.items()}, **_shapes(told)})
     new: dict[str, nn.Module] = {}
     for name, own in told.items():
         before = f"{name}." if name else ""
@@ -126,15 +155,18 @@ def load_compressed(path: str | Path, module: nn.Module) -> nn.Module:
                 mask = _mask_of(tensors, f"{before}{each}", shape)
                 values = torch.zeros(shape, dtype=tensors[f"{before}{each}.left"].dtype)
                 values[mask] = tensors.pop(f"{before}{each}.left")
+                if [*getattr(parts[name], each).shape] != shape:
+                    raise ValueError(_other(path, f"{before}{each}"))
                 put_mask(parts[name], mask, each)
                 tensors[f"{before}parametrizations.{each}.original"] = values
                 tensors[f"{before}parametrizations.{each}.0.mask"] = mask
         elif own["kind"] == "shared":
             options = KMeansOptions(bits=own["bits"], rounds=own["rounds"])
-            codes = unpacked(tensors.pop(f"{before}codes"), _size(own["shape"]), options.bits, 0)
+            none = torch.zeros((), dtype=torch.int8)
+            codes = _unpacked(f"{before}codes", tensors, own["shape"], options.bits, 0, none)
             part: Any = parts[name]
             new[name] = SharedLinear(part.weight, part.bias, options).train(part.training)
-            tensors[f"{before}codes"] = codes.view(torch.uint8).view(own["shape"])
+            tensors[f"{before}codes"] = codes.view(torch.uint8)
         else:
             new[name] = _integers(own, name, parts[name], tensors)
     made = put(made, new)
@@ -144,6 +176,31 @@ def load_compressed(path: str | Path, module: nn.Module) -> nn.Module:
             known: Any = dict(made.named_modules())
             known[name].share_with(known[own["same"]])
     return made
+
+
+def _shapes(told: dict[str, Any]) -> dict[str, list[int]]:
+    """The shapes of the matrices that are not written as they are, by the name of the weight."""
+    found = {}
+    for name, own in told.items():
+        shape = own["shapes"].get("weight") if own["kind"] == "masked" else own["shape"]
+        if shape is not None:
+            found[f"{name}.weight" if name else "weight"] = shape
+    return found
+
+
+def _shrink(module: nn.Module, shapes: Mapping[str, list[int]]) -> None:
+    """Takes out as many heads and hidden units as the matrices of the file lack; which of them does
+    not matter, as the numbers of all are then those of the file."""
+    names = {id(part): name for name, part in module.named_modules()}
+    for place in units_of(module):
+        first = place.parts[0]
+        name = names[id(first.layer)]
+        shape = shapes.get(f"{name}.weight" if name else "weight")
+        if shape is None or len(shape) != 2 or shape[first.axis] % first.width:
+            continue
+        left = shape[first.axis] // first.width
+        if 0 < left < place.count:
+            shrink(place, torch.arange(place.count) < left)
 
 
 def _integers(
@@ -161,9 +218,10 @@ def _integers(
         made = QuantizedEmbedding(part.weight, levels)
     made.train(part.training)
     if own["same"] == name:
-        q = tensors.pop(f"{before}q")
-        found = unpacked(q, _size(own["shape"]), levels.bits, levels.lowest)
-        tensors[f"{before}q"] = found.view(own["shape"])
+        zero = tensors[f"{before}zero"]
+        tensors[f"{before}q"] = _unpacked(
+            f"{before}q", tensors, own["shape"], levels.bits, levels.lowest, zero
+        )
     return made
 
 
@@ -171,10 +229,12 @@ def _fill(module: nn.Module, tensors: dict[str, Tensor], path: str | Path) -> No
     state = module.state_dict()
     wrong = [n for n, x in tensors.items() if n not in state or state[n].shape != x.shape]
     if wrong:
-        raise ValueError(
-            f"{path} is of another module: {wrong[0]} is missing here or has another shape"
-        )
+        raise ValueError(_other(path, wrong[0]))
     module.load_state_dict(tensors, strict=False)  # second names of tied matrices are missing
+
+
+def _other(path: str | Path, name: str) -> str:
+    return f"{path} is of another module: {name} is missing here or has another shape"
 
 
 def _read(path: str | Path) -> dict[str, Any]:

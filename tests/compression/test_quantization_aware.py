@@ -42,6 +42,19 @@ def test_the_gradient_is_that_of_the_numbers_and_not_of_rounding() -> None:
     assert torch.equal(own, direction)
 
 
+def test_a_mask_stays_below_the_rounding() -> None:
+    compress = QuantizationAware(Levels(bits=4, per="channel"), activations=False)
+    made = compress(attnlab.build("magnitude_pruning", kept=0.5)(network()))
+    before = made[0].weight == 0
+    assert before.sum() >= 45
+    trained(made, 20)
+    assert (made[0].weight[before] == 0).all()
+    converted = compress.convert(made.eval())
+    assert (converted[0].q[before] == converted[0].zero.expand(13, 7)[before]).all()
+    torch.testing.assert_close(converted(torch.ones(2, 7)), made(torch.ones(2, 7)))
+    assert compress.bytes(made) == compress.bytes(converted)
+
+
 @pytest.mark.parametrize("bits", [8, 4, 3])
 def test_the_converted_module_gives_what_was_trained(bits: int) -> None:
     compress = QuantizationAware(Levels(bits=bits))

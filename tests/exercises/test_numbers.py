@@ -75,6 +75,12 @@ def floor_of_means():
     return sum(paid) / 7
 
 
+def integers_of_4_bits():
+    """Of a layer of that shape, by the library."""
+    compress = attnlab.build("quantization", bits=4, per="channel")
+    return compress.bytes(compress(torch.nn.Linear(2048, 512)))
+
+
 def state_of_h3():
     made = h3.H3(64, 4, options=h3.H3Options(state=16, shift=4))
     return sum(part.numel() for part in made.step(torch.randn(1, 9, 64))[1])
@@ -130,6 +136,7 @@ OTHERWISE = {
     "check_mean_floor": (floor_of_means(), 0.297, 0.3, np.float32(0.2971)),
     "check_mode_half_life": (200 * math.log(2), 139),
     "check_nats_lost": (lost_by_a_product(), 6.238),
+    "check_quantized_bytes": (integers_of_4_bits(), 526_848),
     "check_path_count": (len(list(itertools.product(range(7), repeat=3))),),
     "check_projection_parameters": (24 * 128 * 512, 1.57e6, 1.6e6),
     "check_pruning_rounds": (
