@@ -37,6 +37,7 @@ DIMS, LAYERS = (32, 16, 8), (3, 2, 1)
 TASK = Digits(unit="patches", patch=1)
 UNSEEN = 355
 WEIGHTS = Path(__file__).parent / "assets" / "students.safetensors"
+SHIPPED = Path(__file__).parents[1] / "pretrained" / "digits.safetensors"
 
 
 def size(dim: int, layers: int) -> str:
