@@ -115,45 +115,41 @@ def products(q: Tensor, k: Tensor, log_a: Tensor | None) -> Tensor:
 def products_by(log_a: Tensor | None) -> Callable[[Tensor, Tensor], Tensor]:
     """``products`` of any queries and keys under these decays, which are prepared once.
 
-    The decays of all pairs would be as many exponentials as pairs, for each channel. Only the pairs
-    of one block of √c tokens take them; between two blocks a key decays to the end of its block,
-    across the blocks between, and from the beginning of the query's block to the query.
+    The decays of all pairs would be as many exponentials as pairs, for each channel. Instead the
+    tokens are halved, and the halves again. Of a query in the second half of a block and a key in
+    the first the decay has two factors: from the key to the end of the first half, and from there
+    to the query. Each token has one of them, so the pairs of two halves are a product of matrices.
     """
     if log_a is None:
         return lambda q, k: (q @ k.mT).tril()
     c = log_a.shape[-2]
-    s = math.isqrt(c)
-    log_a = _blocks(log_a, s)  # (…, r, s, d)
-    since, until = log_a.cumsum(-2).exp(), after(log_a).exp()
-    inside = segments(log_a.mT).exp()  # (…, r, d, s, s)
-    between = segments(log_a.sum(dim=-2).mT)[..., :-1, :]  # (…, d, r - 1, r)
-    across = F.pad(between, (0, 0, 1, 0), value=-torch.inf).exp().movedim(-3, -1)
-    r = log_a.shape[-3]
-    same = torch.eye(r, dtype=torch.bool, device=log_a.device)[:, None, :, None]
-
-    def whole(near: Tensor, far: Tensor) -> Tensor:
-        both = torch.where(same, near[..., :, :, None, :], far)  # (…, r, s, r, s)
-        return both.flatten(-4, -3).flatten(-2)[..., :c, :c]
-
-    if log_a.shape[-1] == 1:
-        left, right = since * across[..., 0][..., None, :], until[..., 0]
-        D = whole(inside[..., 0, :, :], left[..., None] * right[..., None, None, :, :])
-        return lambda q, k: q @ k.mT * D
+    short = (1 << (c - 1).bit_length()) - c  # to the next power of two
+    log_a, levels = F.pad(log_a, (0, 0, 0, short)), []
+    for m in (1 << level for level in range((c - 1).bit_length())):
+        first, second = _halves(log_a, m)
+        levels.append((second.cumsum(-2).exp(), after(first).exp()))
 
     def by_channels(q: Tensor, k: Tensor) -> Tensor:
-        q, k = _blocks(q, s), _blocks(k, s)
-        near = torch.einsum("...id,...jd,...dij->...ij", q, k, inside)
-        left = (since * q)[..., None, :, :] * across[..., None, :]
-        far = left @ (until * k)[..., None, :, :, :].mT
-        return whole(near, far.transpose(-3, -2))
+        q, k = (F.pad(x, (0, 0, 0, short)) for x in (q, k))
+        blocks = (q * k).sum(dim=-1)[..., None, None]  # (…, c, 1, 1): each token with itself
+        for since, until in levels:
+            m = since.shape[-2]
+            across = (since * _halves(q, m)[1]) @ (until * _halves(k, m)[0]).mT
+            first, second = blocks.unflatten(-3, (-1, 2)).unbind(-3)
+            above = torch.cat((first, torch.zeros_like(across)), dim=-1)
+            blocks = torch.cat((above, torch.cat((across, second), dim=-1)), dim=-2)
+        return blocks[..., 0, :c, :c]
 
-    return by_channels
+    if log_a.shape[-1] > 1:
+        return by_channels
+    one = torch.ones_like(log_a[..., :c, :])
+    D = by_channels(one, one)
+    return lambda q, k: q @ k.mT * D
 
 
-def _blocks(x: Tensor, s: int) -> Tensor:
-    """(…, c, d) → (…, ⌈c / s⌉, s, d)."""
-    short = -x.shape[-2] % s
-    return F.pad(x, (0, 0, 0, short)).unflatten(-2, (-1, s))
+def _halves(x: Tensor, m: int) -> tuple[Tensor, ...]:
+    """(…, c, d) → twice (…, c / 2m, m, d): first and second halves of the blocks of 2m tokens."""
+    return x.unflatten(-2, (-1, 2, m)).unbind(-3)
 
 
 # ---- from chunk to chunk
