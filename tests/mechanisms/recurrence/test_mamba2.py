@@ -1,5 +1,6 @@
 """Mamba-2: the scan in plain steps, its mask, its limits, Hugging Face's mixer, extreme steps."""
 
+import inspect
 import math
 
 import numpy as np
@@ -178,8 +179,10 @@ def test_a_step_of_zero_changes_nothing(form) -> None:
 def mixer(groups: int, **more):
     pytest.importorskip("transformers.models.mamba2")
     from transformers.models.mamba2.configuration_mamba2 import Mamba2Config
-    from transformers.models.mamba2.modeling_mamba2 import Mamba2Mixer
+    from transformers.models.mamba2.modeling_mamba2 import Mamba2Mixer, MambaRMSNormGated
 
+    if groups > 1 and "group_size" not in inspect.signature(MambaRMSNormGated).parameters:
+        pytest.skip("this version of transformers has one norm for all groups")
     torch.manual_seed(3)
     config = Mamba2Config(
         hidden_size=14, num_heads=4, head_dim=7, expand=2, state_size=5, n_groups=groups,
