@@ -32,7 +32,7 @@ each head by its root mean square and multiplies it by SiLU of another projectio
 heads together and has no gate. Neither has a convolution.
 
 Cost: $4\, n h\, d e$ FLOPs token by token; by chunks of c tokens $n h\, (2 c\, (d + e) + 4 d e)$
-and $n h\, d \log_2 c$ exponentials.
+and $n h\, d \log_2 c$ products of decays.
 
 ``naive``    one token after the other: fade, write, read.
 ``matrix``   the n × n map.

@@ -29,7 +29,7 @@ head is divided by its root mean square and multiplied by a sigmoid of a project
 Linear alternates three such layers with one of attention without positions.
 
 Cost: $6\, n h\, d e$ FLOPs token by token; by chunks of c tokens $n h\, (c\, (7 d + 3 e) + 4 d e +
-2 d^2 + 2 d^2 (d + 2 e) / c)$ and $n h\, d \log_2 c$ exponentials.
+2 d^2 + 2 d^2 (d + 2 e) / c)$ and $n h\, d \log_2 c$ products of decays.
 
 ``naive``    one token after the other: fade, read, erase, write, read.
 ``matrix``   the n × n map, by a triangular solve.

@@ -198,8 +198,8 @@ class Mamba2(MatrixMemory):
         channels, groups = options.expand * dim, options.groups
         if channels % heads:
             raise ValueError(
-                f"heads={heads} does not divide the {channels} channels of dim={dim} times expand="
-                f"{options.expand}: choose heads among the divisors"
+                f"heads={heads} does not divide dim={dim} times expand={options.expand}: choose "
+                f"heads among the divisors of {channels}"
             )
         if heads % groups:
             raise ValueError(
@@ -250,7 +250,7 @@ CARD = Card(
     launches={"naive": n, "chunked": sympy.sqrt(n / c)},
     memory={
         "naive": h * n * (2 * N + P),
-        "matrix": h * n * (2 * N + P + n),
+        "matrix": h * n * sympy.Max(N, P, n),
         "chunked": h * n * chunked_elements(c, N, P, erase=False),
     },
     notes={

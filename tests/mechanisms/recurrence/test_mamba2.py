@@ -277,7 +277,7 @@ def test_launches_grow_slowly() -> None:
 
 
 def test_heads_that_do_not_divide() -> None:
-    with pytest.raises(ValueError, match="heads=5 does not divide the 24 channels of dim=12"):
+    with pytest.raises(ValueError, match="heads=5 does not divide dim=12 times expand=2"):
         Mamba2(12, 5)
     with pytest.raises(ValueError, match="groups=2 does not divide heads=3"):
         layer(heads=3)
