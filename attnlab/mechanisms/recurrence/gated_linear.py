@@ -44,6 +44,8 @@ The paper's letters: its α is our a, its C our c. HGRN2 calls the decay f and i
 Common mistakes: a temperature that divides the logits, and not the logarithm of the decay; a factor
 $e^{-g}$; what a token writes faded by its own decay.
 
+Readings. Both layers follow released code; the papers' texts were not at hand.
+
 Departures.
 - queries and keys are as wide as values unless ``head_dim`` is given; in the paper half as wide
 - HGRN2's bounds are learned for all layers together there, here each layer is given its own

@@ -18,9 +18,9 @@ $$M = (L \odot Q K^\top)\, \mathrm{diag}(\Delta) + D\, I,\qquad L_{ij} = \prod_{
 \quad j \le i$$
 
 L is 1-semiseparable: $L_{ik} = L_{ij} L_{jk}$, each block below the diagonal has rank 1, and its
-inverse has the ones of the diagonal and $-a_t$ beside them, nothing else. M is the attention matrix
-of one and the same map whose other form is the scan: that is the duality. With a decay that never
-changes it is retention; with heads of one channel it is Mamba with ``decay="scalar"``.
+inverse has the ones of the diagonal and $-a_t$ beside them, nothing else. Attention under this mask
+and the scan give the same outputs: that is the duality. With a decay that never changes it is
+retention; with heads of one channel it is Mamba with ``decay="scalar"``.
 
 Around the scan: values, keys and queries pass a causal convolution of p tokens, with a bias, and
 SiLU; the output is multiplied by SiLU of a second projection, then divided by the root mean square
@@ -34,12 +34,14 @@ Cost: $4\, n h\, N P$ FLOPs token by token for heads of P channels; by chunks of
 ``chunked``  the map inside chunks, S from one chunk to the next. ``attnlab.core.chunks`` derives
              it.
 
-The paper's letters: its B is our k, its C our q, its x our v, its L our L; its A is our a, the
-decay, and its T our n.
+The paper's letters: its B is our k, its C our q, its x our v; its A, the decay of a token, is our a,
+and its T our n.
 
 Common mistakes: the step left out of what is written, or of the decay; L by differences of running
 sums, which is wrong beside a decay of $e^{-10^{20}}$; the norm before the gate, as Gated DeltaNet
 has it.
+
+Readings. The block follows the released code; the paper's text was not at hand.
 
 Departures.
 - the projections lie one after the other in the order queries, keys, values, those of the released
