@@ -34,8 +34,8 @@ Cost: $4\, n h\, N P$ FLOPs token by token for heads of P channels; by chunks of
 ``chunked``  the map inside chunks, S from one chunk to the next. ``attnlab.core.chunks`` derives
              it.
 
-The paper's letters: its B is our k, its C our q, its x our v; its A, the decay of a token, is our a,
-and its T our n.
+The paper's letters: its B is our k, its C our q, its x our v; its A, a token's decay, is our a, and
+its T our n.
 
 Common mistakes: the step left out of what is written, or of the decay; L by differences of running
 sums, which is wrong beside a decay of $e^{-10^{20}}$; the norm before the gate, as Gated DeltaNet
