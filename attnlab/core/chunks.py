@@ -58,9 +58,9 @@ def advance(
     """
     n, c = q.shape[2], min(chunk, q.shape[2])
     q, k, v = (cut(x, c) for x in (q, k, v))
-    if log_decay is None:
-        pairs, since, until = sums, k.new_ones(1, 1), k.new_ones(1, 1)
-    else:
+    pairs: Callable[[Tensor, Tensor], Tensor] = sums
+    since = until = k.new_ones(1, 1)
+    if log_decay is not None:
         pairs, since, until = decayed(cut(log_decay, c))
     near, read, written = pairs(q, k), since * q, until * k
     kept = since[..., -1:, :].mT.expand(*k.shape[:3], -1, 1)
