@@ -10,8 +10,8 @@ $$\ell = \sum_{i=0}^{M} \mathrm{MSE}\left(H^s_i W, H^t_{g(i)}\right)
 
 TinyBERT learns this first, and in a second ``fit`` the teacher's probabilities
 (``build("distillation", soft=1.0, hard=0.0, temperature=1.0)``). Scores are compared and not
-weights, whose squared differences are much smaller; scores are free up to a constant in each row,
-so this asks for more than the softmax can show.
+weights, whose squared differences are much smaller. A constant that is added to a row of scores
+does not change the weights, but it does change this loss.
 
 MobileBERT has as many layers as its teacher, IB-BERT, and vectors as wide, so that W is left out
 (``projected=False``). It compares the weights by their divergence (``attention="weights"``). In its
@@ -34,7 +34,8 @@ one is never learned from; scores at padding, which a mask has made very large.
 Departures.
 - one matrix W for the embedding and all layers, as in the first published code; ``shared=False``
   has one for each
-- MobileBERT's maps are compared as they are, without the normalisation of its code
+- MobileBERT's vectors (its feature maps) are compared as they are; its code normalises them and
+  compares their means and variances beside
 
 Jiao, Yin, Shang, Jiang, Chen, Li, Wang, Liu. TinyBERT: Distilling BERT for Natural Language
 Understanding. Findings of EMNLP 2020, arXiv:1909.10351, section 3. Sun, Yu, Song, Liu, Yang, Zhou.
@@ -229,7 +230,10 @@ class LayerDistillation(Taught):
         return every[0 if upto == 1 else upto :] if self.options.alone else every
 
     def projection(self, layer: int) -> nn.Module:
-        """W of a layer."""
+        """W of a layer of the student, 0 for the embedding; the identity without ``projected``.
+
+        Raises ValueError before ``fitted``.
+        """
         if not self.options.projected:
             return nn.Identity()
         if not len(self.projections):
