@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.core.probe import record
-from attnlab.objectives.batches import Batch
+from attnlab.objectives.batches import UNSCORED, Batch
 
 
 class Held(NamedTuple):
@@ -124,3 +124,13 @@ def check_heads(student: Tensor, teacher: Tensor) -> None:
             f"layer_distillation compares head by head, and the teacher has {teacher.shape[1]} in "
             f"a layer, the student {student.shape[1]}; take a student with as many"
         )
+
+
+def uniform_loss(batch: Any, classes: int) -> float:
+    """The loss of a student whose vectors, scores and W are 0, for each real token."""
+    real = batch.targets != UNSCORED
+    total = torch.zeros((), dtype=torch.float64)
+    for name, each in batch.kept.items():
+        loss = vector_loss if name.startswith("vectors") else map_loss
+        total = total + loss(torch.zeros_like(each), each, real)
+    return float(total / real.sum())

@@ -65,6 +65,7 @@ from attnlab.objectives.held_layers import (
     held,
     layer_map,
     map_loss,
+    uniform_loss,
     vector_loss,
 )  # fmt: skip
 from attnlab.objectives.taught import Taught, check_vocabulary
@@ -246,16 +247,6 @@ class LayerDistillation(Taught):
     def right(self, answers: Any, batch: Batch) -> Tensor:
         """None: nothing is answered that is right or wrong."""
         return torch.zeros((), dtype=torch.long, device=batch.targets.device)
-
-
-def uniform_loss(batch: Any, classes: int) -> float:
-    """The loss of a student whose vectors, scores and W are 0, for each real token."""
-    real = batch.targets != UNSCORED
-    total = torch.zeros((), dtype=torch.float64)
-    for name, each in batch.kept.items():
-        loss = vector_loss if name.startswith("vectors") else map_loss
-        total = total + loss(torch.zeros_like(each), each, real)
-    return float(total / real.sum())
 
 
 # ---- card
