@@ -68,6 +68,7 @@ from attnlab.objectives.held_layers import (
     uniform_loss,
     vector_loss,
 )  # fmt: skip
+from attnlab.objectives.hiding import real_tokens
 from attnlab.objectives.taught import Taught, check_vocabulary
 
 # ---- options
@@ -173,21 +174,17 @@ class LayerDistillation(Taught):
         super().fitted(model)
         check_vocabulary(model, self.teacher)
         own: Any = model
-        theirs, mine = len(blocks_of(self.teacher)), len(blocks_of(own))
-        layers = len(layer_map(theirs, mine))
+        layers = len(layer_map(len(blocks_of(self.teacher)), len(blocks_of(own))))
         if not self.options.projected:
             check_widths(own.dim, self.teacher.dim)
         if len(self.projections) or not self.options.projected:
             return
         for _ in range(1 if self.options.shared else layers):
-            made = nn.Linear(own.dim, self.teacher.dim, bias=False)
-            self.projections.append(beside(made, model))
+            self.projections.append(beside(nn.Linear(own.dim, self.teacher.dim, bias=False), model))
 
     def prepare(self, batch: Batch, generator: torch.Generator | None = None) -> Any:
         """The batch with what the layers of the teacher hold; every real token is a target."""
-        real = batch.padding
-        if real is None:
-            real = torch.ones(batch.inputs.shape[:2], dtype=torch.bool, device=batch.inputs.device)
+        real = real_tokens(batch)
         home = next(self.teacher.parameters()).device
         with torch.no_grad(), mode(self.teacher, training=False):
             found = held(self.teacher, batch.to(home))
@@ -217,8 +214,7 @@ class LayerDistillation(Taught):
             total = total + o.vectors * vector_loss(upcast(own), upcast(theirs), real)
             if i:
                 own, theirs = answers.scores[i - 1], kept(batch, f"scores {g}")
-                found = map_loss(upcast(own), upcast(theirs), real, o.attention)
-                total = total + o.maps * found
+                total = total + o.maps * map_loss(upcast(own), upcast(theirs), real, o.attention)
         return total
 
     def pairs(self, batch: Batch, answers: Held) -> list[tuple[int, int]]:
