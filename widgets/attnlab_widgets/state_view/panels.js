@@ -1,4 +1,5 @@
 // The equation of a token, the eigenvalues of all tokens, what each key returns, and all rules.
+import { two } from "#lib/plane.js";
 import { el } from "#parts/dom.js";
 import { drawn } from "#parts/svg.js";
 import { headed } from "#parts/table.js";
@@ -88,6 +89,8 @@ export function rulesPanel(study) {
   return { node, draw };
 }
 
+const six = (value) => two(value, 6);
+
 /** The same numbers as tables of text. They are filled when they are opened. */
 export function tablesPanel(study, view) {
   const body = el("div", { class: "av-tables" });
@@ -98,8 +101,8 @@ export function tablesPanel(study, view) {
     if (!node.open) return;
     const { state: { facts, token }, found, readings, names, values, newest } = study;
     const facts_ = facts.map(([key, value, forget], t) => [t + 1, key, value, forget, found.spectra[t].map(number).join(", ")]);
-    const state = found.states[token + 1].map((row, r) => [r, ...row.map(number)]);
-    const read = readings.map((row, i) => [names[i], ...row.map(number), newest[i] === null ? "–" : values[newest[i]]]);
+    const state = found.states[token + 1].map((row, r) => [r, ...row.map(six)]);
+    const read = readings.map((row, i) => [names[i], ...row.map(six), newest[i] === null ? "–" : values[newest[i]]]);
     body.replaceChildren(
       headed("The facts, and the eigenvalues of A", ["token", "key", "value", "forget", "eigenvalues"], facts_, "facts-table"),
       headed(`The state after token ${token + 1}`, ["channel", ...values], state, "state-table"),
