@@ -187,9 +187,9 @@ class DifferentialHeads(Heads):
         at: Int[Tensor, "b n"] | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         """Queries (b, h, n, 2d), in v2 with λ before σ behind them; keys (b, g, m, 2d or d)."""
-        q, k, v = super().project(x, context, padding=padding, start=start, at=at)
-        q, k = (_beside(each, sets) for each, sets in ((q, 2), (k, self.keys)))
-        q, k = note("queries", q), note("keys", k)
+        q, k, v = self.projected(x, context, padding=padding, start=start, at=at)
+        q, k = note("queries", _beside(q, 2)), note("keys", _beside(k, self.keys))
+        note("values", v)
         if self.subtract is None:
             return q, k, v
         x = zero_nonfinite_padding(x, padding) if context is None else x

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 import attnlab
+from attnlab.compression.structured_pruning import StructuredPruning
 from attnlab.core import patterns
 from attnlab.core.positions import Rotation
 from attnlab.core.probe import record
@@ -147,6 +148,33 @@ def test_what_each_version_has_to_learn() -> None:
     plain = 4 * 12 * 12
     sizes = {v: sum(p.numel() for p in layer(v).parameters()) for v in ("v1", "v2")}
     assert sizes == {"v1": plain + 4 * 2 + 4, "v2": plain + 12 * 12 + 12 * 3 + 3}
+
+
+@each_version
+def test_a_head_is_masked_with_both_its_queries(version: str) -> None:
+    made, x = layer(version), torch.randn(2, 7, 12, dtype=torch.float64)
+    masked = StructuredPruning(units="heads", cut=[(0, 1)])(made)
+    made.heads.output.weight.data[:, 4:8] = 0
+    torch.testing.assert_close(masked(x), made(x))
+    assert int((masked.heads.query.weight != 0).sum()) == made.heads.query.weight.numel() * 2 // 3
+    with pytest.raises(ValueError, match="it has more than its projections"):
+        StructuredPruning(units="heads").remove(masked)
+
+
+@each_version
+@pytest.mark.parametrize("form", FORMS)
+def test_what_is_watched(version: str, form: str) -> None:
+    """The signed weights, or where PyTorch computes them both maps."""
+    made, x = layer(version, form=form), torch.randn(2, 7, 12, dtype=torch.float64)
+    with attnlab.watch(made) as seen:
+        made(x)
+    found = [each.weights for each in seen]
+    with record() as notes:
+        made(x)
+    weights, taken = notes.last("weights"), notes.last("subtracted")
+    expected = [weights + taken, taken / taken.sum(-1, keepdim=True)]
+    for mine, its in zip(found, [weights] if form == "naive" else expected, strict=True):
+        torch.testing.assert_close(mine, its)
 
 
 def test_heads_of_odd_width() -> None:
