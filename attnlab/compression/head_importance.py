@@ -110,7 +110,7 @@ def attention_layers(model: nn.Module) -> dict[str, Heads]:
     """The layers with heads, by name, in the order of the model."""
     if not isinstance(model, nn.Module):
         raise TypeError(
-            f"a model of PyTorch is expected, whose heads are asked for, got {reprlib.repr(model)}"
+            f"the model with heads should be a module of PyTorch, got {reprlib.repr(model)}"
         )
     found = {
         name.removesuffix(".heads"): part
@@ -124,7 +124,12 @@ def attention_layers(model: nn.Module) -> dict[str, Heads]:
 
 @contextmanager
 def gated(model: nn.Module, gates: Mapping[str, Tensor]) -> Iterator[None]:
-    """What each head gives to the output projection, times its gate: (h,), or (b, h) by example."""
+    """While this context is open, what each head gives to the output projection is multiplied by
+    its gate.
+
+    gates: name of an attention layer → (h,), or (b, h) with a gate for each example and head.
+    Raises ValueError where the model reads another number of rows than there are examples.
+    """
     layers = attention_layers(model)
 
     def times(gate: Tensor) -> Any:
@@ -154,9 +159,10 @@ def importance(
     model: nn.Module, batches: Iterable[Any], objective: Objective,
     generator: torch.Generator | None = None, *, form: str = "batched",
 ) -> Importance:  # fmt: skip
-    """The importance of each head over the examples of several batches.
+    """The importance of each head, (h,) for each layer, in the mean over the examples of several
+    batches. objective: as of ``fit``; form: "naive" or "batched".
 
-    Raises ValueError where there are no batches, or no heads.
+    Raises ValueError where there are no batches or no heads, and where a gradient is not finite.
     """
     total: Importance = {}
     rows = 0
@@ -189,14 +195,15 @@ def order(found: Importance) -> list[tuple[int, int]]:
 def one_by_one(
     model: nn.Module, batch: Any, objective: Objective, generator: torch.Generator | None = None
 ) -> Importance:
-    """How much the loss of the batch rises for an example when each head alone is off."""
+    """How much the mean loss of an example rises when one head is off: for each head, (h,)."""
     return _with_gates(model, batch, objective, generator, lambda h: 1 - torch.eye(h))
 
 
 def alone(
     model: nn.Module, batch: Any, objective: Objective, generator: torch.Generator | None = None
 ) -> Importance:
-    """How much it rises when a layer has that head alone, and the other layers have all theirs."""
+    """How much the mean loss of an example rises when a layer has only one head, and the other
+    layers have all of theirs: for each head, (h,)."""
     return _with_gates(model, batch, objective, generator, torch.eye)
 
 

@@ -1,7 +1,7 @@
 r"""K-means weights: a matrix in which only $2^b$ different numbers occur.
 
-Levels at equal distance spend as many of them on the few large weights as on the many small ones.
-Here the levels are where the weights are: K centres $c_k$, and for each weight the number k of the
+Levels at equal distance are as dense among the few large weights as among the many small ones. Here
+the levels are where the weights are: K centres $c_k$, and for each weight the number k of the
 nearest, which takes b bits:
 
 $$\tilde W_i = c_{k(i)},\qquad k(i) = \arg\min_k |W_i - c_k|,\qquad
@@ -185,7 +185,7 @@ class KMeansWeights(nn.Module):
         """
         for name, layer in linear_layers(module).items():
             if not layer.weight.isfinite().all():
-                raise ValueError(f"the weights of {name or 'the layer'} are infinite: no mean")
+                raise ValueError(f"the weights of {name or 'the layer'} are infinite")
         if self.options.bits == UNCHANGED:
             return copy.deepcopy(module)
         made = without_masks(module)

@@ -77,7 +77,8 @@ def range_of(x: Tensor, per: Per = "tensor") -> Range:
 
 
 def percentile_range(x: Tensor, percent: float) -> Range:
-    """-p and p, of which so many percent of |x| are at most p; within least and greatest."""
+    """From -p to p, where ``percent`` % of all |x| are at most p, but no wider than from the least
+    to the greatest number: two tensors ()."""
     x = upcast(x.detach()).flatten()
     place = max(1, min(x.numel(), round(percent / 100 * x.numel())))
     p = x.abs().kthvalue(place).values
@@ -85,7 +86,8 @@ def percentile_range(x: Tensor, percent: float) -> Range:
 
 
 def scale_of(found: Range, levels: Levels) -> Scale:
-    """The scale of a range, which is widened to hold 0. A range of zeros alone has the scale 1."""
+    """The scale of a range, which is widened to hold 0; tensors of the shape of its ends. A range
+    of zeros alone has the scale 1."""
     low, high = found.low.clamp(max=0), found.high.clamp(min=0)
     if levels.scheme == "affine":
         step = (high - low) / (2**levels.bits - 1)
@@ -100,7 +102,7 @@ def scale_of(found: Range, levels: Levels) -> Scale:
 
 
 def integers(x: Tensor, scale: Scale, levels: Levels) -> Tensor:
-    """q, of int8; ``round`` is to the even of two equally near integers."""
+    """q, of int8 and of the shape of x; of two equally near integers ``round`` takes the even."""
     q = _unclipped(x, scale)
     return q.clamp(levels.lowest, levels.highest).to(torch.int8)
 

@@ -11,8 +11,9 @@ $r = (1 - p)^R$ is left. Larger networks need values of a later step k in the pl
 (rewinding, ``start``); for BERT they are the pretrained ones, and each round cuts a share p of the
 original weights, which is $1/(10 - k)$ of what is left in round k = 0, 1, … for p = 0.1.
 
-The control decides what has been found: the same mask with new values (``under_masks_of``). If it
-does as well, only the mask matters, or not even that.
+The control is the same mask with new values (``under_masks_of``). If it does as well, the first
+values do not matter. Whether the places of the mask do, a second control asks, with as many weights
+of each matrix at random places.
 
 ``naive``  one weight after the other, round after round.
 ``ranked`` one threshold for all rounds.
@@ -24,8 +25,8 @@ the optimizer or of the schedule kept, where training begins anew; masks that ar
 earlier ones, so that cut weights come back.
 
 Departures.
-- a round leaves a share of all weights together, where the first paper cuts layer by layer with
-  other rates for the last layer
+- a round leaves a share of all weights together, as the first paper does for its deep networks; it
+  cuts the small ones layer by layer, and their output layer at half of the rate
 - training is a function that the caller gives
 
 Frankle, Carbin. The Lottery Ticket Hypothesis: Finding Sparse, Trainable Neural Networks. ICLR

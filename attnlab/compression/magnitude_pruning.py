@@ -19,7 +19,7 @@ the network trains on; ``remove`` gives an ordinary module with zeros. A zero is
 other number: a mask saves bytes when it is stored (a bit of mask for each weight, and the weights
 that are left), not time.
 
-Networks that train while they are cut lose less than those cut at once. Zhu and Gupta raise the
+A network can also be cut while it trains, so that it adapts to each cut. Zhu and Gupta raise the
 share $s$ that is cut from $s_i$ to $s_f$ in n cuts, one every D steps from step $t_0$ on, fast at
 first and slowly at the end (``gradual_share`` and ``Gradual``):
 
@@ -135,7 +135,10 @@ class GradualOptions(Options):
 
 
 def gradual_share(step: int, options: GradualOptions = GradualOptions()) -> float:
-    """The share that is cut after this step; it changes at t₀, t₀ + D, …, t₀ + n D alone."""
+    """The share, from 0 to 1, that is cut after this step; it changes at t₀, t₀ + D, …, t₀ + n D.
+
+    Raises ValueError for a step below 0.
+    """
     step, o = check_integer("step", step, at_least=0), options
     if step < o.start:
         return 0.0

@@ -32,7 +32,7 @@ def check_module(module: object) -> None:
     """A TypeError for what is no module of PyTorch."""
     if not isinstance(module, nn.Module):
         raise TypeError(
-            f"a module of PyTorch is expected, whose weights are cut, got {reprlib.repr(module)}"
+            f"the module to compress should be one of PyTorch, got {reprlib.repr(module)}"
         )
 
 
@@ -40,7 +40,8 @@ def refuse_meta(W: Tensor) -> None:
     """A ValueError for a weight without numbers."""
     if W.is_meta:
         raise ValueError(
-            "the largest weights are asked for, and on the meta device there are no numbers"
+            "weights on the meta device hold no numbers that could be compared; give a module on "
+            "the CPU or on a GPU"
         )
 
 
@@ -97,7 +98,10 @@ def linear_layers(module: nn.Module) -> dict[str, nn.Linear]:
 
 
 def put_mask(layer: nn.Module, mask: Tensor, name: str = "weight") -> None:
-    """Cuts a parameter of a layer; what an earlier mask has cut stays cut."""
+    """Cuts a parameter of the layer itself; what an earlier mask has cut stays cut.
+
+    mask: of bool and of the shape of the parameter, True at what is left.
+    """
     before = mask_on(layer, name)
     if before is not None:
         before.mask.logical_and_(mask)
@@ -160,8 +164,8 @@ def largest(sizes: Tensor, left: int) -> Tensor:
 
 
 def stored_bytes(module: nn.Module) -> int:
-    """What the matrices take when they are stored: where one stands under a mask, a bit for each
-    weight and the numbers that are left; all numbers elsewhere."""
+    """The bytes of the matrices of linear layers when they are stored: of one under a mask, a bit
+    for each weight and the numbers that are left; of the others, all numbers."""
     check_module(module)
     total = 0
     for layer in module.modules():

@@ -1,7 +1,7 @@
 r"""Quantization: weights, and perhaps activations, as integers of 8 bits or fewer.
 
-A weight of 32 bits needs about 8 of them. The numbers from lo to hi, a range that holds 0, get
-$2^b$ levels at equal distance:
+A weight of float32 has 32 bits, and most models work with 8. The numbers from lo to hi, a range
+that holds 0, get $2^b$ levels at equal distance:
 
 $$s = \frac{\mathrm{hi} - \mathrm{lo}}{2^b - 1},\qquad
   z = \mathrm{clip}\left(q_\min - \mathrm{round}(\mathrm{lo} / s)\right),\qquad
@@ -13,11 +13,12 @@ conventions (``Levels``). One scale for each row of a matrix, which is an output
 every row as fine as its own largest weight allows. Scales for the columns could not be taken out of
 the sum over them.
 
-At 8 bits nobody sees which convention was taken; at 2 bits it decides. The shipped ``digits`` with
-one scale for each matrix classifies 71 % of unseen images rightly with "affine" (four levels from
-least to greatest), 54 % with "symmetric" (the largest weight at 1.5 steps, so that it is clipped)
-and 10 %, which is guessing, with "restricted": the largest weight is the only level above 0, and
-all weights below half of it become 0. With a scale for each row they are 95, 93 and 82 %.
+At 8 bits the scales of both conventions differ by less than 1 %, at 2 bits by half. With one scale
+for each matrix the shipped ``digits`` classifies 71 % of 355 unseen images rightly with "affine"
+(four levels from least to greatest), 54 % with "symmetric" (the largest weight at 1.5 steps, so
+that it is clipped) and 10 %, which is guessing, with "restricted": the largest weight is the only
+level above 0, and all weights below half of it become 0. With a scale for each row they are 95, 93
+and 82 %.
 
 With both sides as integers a linear layer is a sum of integers, exact in int32 for the usual
 widths, and the zero points are taken care of afterwards:

@@ -1,7 +1,7 @@
 r"""Quantization-aware training: the network learns with the rounding that it will have.
 
-A network that is rounded after training was never asked to bear it. Here every forward pass uses
-the rounded weights and inputs, while the numbers below them are trained on:
+A network that is rounded after its training has not learned to work with rounded numbers. Here
+every forward pass uses rounded weights and inputs, while the unrounded weights are trained:
 
 $$\hat x = s\,(q - z),\qquad
   \frac{\partial L}{\partial x} = \frac{\partial L}{\partial \hat x}\quad\text{where}\quad

@@ -156,13 +156,15 @@ def matrices_of(module: nn.Module) -> dict[str, nn.Linear | nn.Embedding]:
         if type(part) in (nn.Linear, nn.Embedding) or _is_masked(part)
     }
     if not any(isinstance(part, nn.Linear) for part in parts.values()):
-        raise ValueError(f"{type(module).__name__} has no linear layer whose weights could be cut")
+        raise ValueError(
+            f"{type(module).__name__} has no linear layer whose weights could become integers"
+        )
     for name, part in parts.items():
         refuse_nan(part.weight, name)
         if not part.weight.isfinite().all():
             raise ValueError(
-                f"the weights of {name or 'the layer'} are infinite: no step between levels is "
-                "small enough for the others"
+                f"the weights of {name or 'the layer'} are infinite, so their range cannot be "
+                "divided into levels"
             )
     return parts
 

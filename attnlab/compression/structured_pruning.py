@@ -164,7 +164,7 @@ class StructuredPruning(nn.Module):
             if place.stuck:
                 raise ValueError(
                     f"no head of {place.name or 'the layer'} can be taken out, as {place.stuck}; "
-                    "the mask alone keeps it silent"
+                    "keep the mask, under which the head gives nothing"
                 )
             shrink(place, kept)
         return smaller

@@ -13,7 +13,7 @@ of 4 heads, hidden 64), trained for 1,200 updates of 32 images. Weights are roun
 
 *Without rounding* is the control: if more training alone made the model bear the rounding, it would
 score as *with rounding* does. Both are trained with the learning rates 0.01, 0.004 and 0.001, and
-compared at the better one of each. The score is the share of 355 unseen images that is classified
+compared at the best one of each. The score is the share of 355 unseen images that is classified
 rightly. The rates are chosen by the same images, for all arms alike.
 
 Lesson 81 draws what

@@ -8,6 +8,8 @@ drawn by the seed; all others have none. What students learn from is:
     100 labels                  nothing else
     100 labels, smoothed        with 0.1 of each label spread evenly over the ten digits
     100 images, T = 4           the labels and the teacher's probabilities, on these images alone
+    100 images, shuffled        the same, where in each image the teacher's probabilities of the
+                                nine other digits have changed places
     all labels                  those of all 1,442 images
     teacher, T = 1, 2, 4        the 100 labels, and the teacher's probabilities on all images
     its answers                 the 100 labels, and on all others the digit that the teacher gives
@@ -76,6 +78,7 @@ BEST = {
     "100 labels": 2e-2,
     "100 labels, smoothed": 2e-2,
     "100 images, T = 4": 5e-3,
+    "100 images, shuffled": 2e-2,
     "all labels": 2e-2,
     "teacher, T = 1": 1e-2,
     "teacher, T = 2": 2e-2,
@@ -251,6 +254,7 @@ LEARNS = {
     "100 labels": Learns(),
     "100 labels, smoothed": Learns(lambda seed, _: smoothed(_answers(seed)), soft=1, hard=0),
     "100 images, T = 4": Learns(lambda *_: answered(), T=4),
+    "100 images, shuffled": Learns(lambda seed, _: shuffled(answered(), seed), T=4),
     "all labels": Learns(),
     "teacher, T = 1": Learns(lambda *_: answered(), T=1),
     "teacher, T = 2": Learns(lambda *_: answered(), T=2),
@@ -262,7 +266,7 @@ LEARNS = {
     "weights first, T = 4": Learns(lambda *_: answered(), T=4, layers="weights"),
     "learner of 100, T = 4": Learns(lambda seed, steps: read(learner(seed, steps), "train"), T=4),
 }
-ALONE = ("100 labels", "100 labels, smoothed", "100 images, T = 4")  # see the 100 images only
+ALONE = tuple(name for name in LEARNS if name.startswith("100"))  # see the 100 images only
 
 
 def objective(name: str, seed: int, learning: int = LEARNING) -> Any:

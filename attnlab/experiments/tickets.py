@@ -7,7 +7,8 @@ leave 60, 36, 21.6, 13, 7.8 and 4.7 % of them. What training begins with is the 
 
     dense       all weights
     ticket      the values of the first training's beginning, under the mask
-    rewound     the values after a tenth of the first training's updates; the masks are its own
+    rewound     the values after a tenth of the first training's updates, so that it has had 440 at
+                the end; the masks are its own
     fresh       the masks of *ticket*, over new random values
     shuffled    as many weights of each matrix as *ticket* has, at random places; the same values
 

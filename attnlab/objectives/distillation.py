@@ -1,20 +1,20 @@
 r"""Distillation: a student learns the probabilities of a teacher, not the label alone.
 
-A teacher that reads a 4 gives the 9 a small probability and the 0 a hundredth of it. This says what
-looks like what, and a label does not. A temperature T makes the small probabilities visible: with
-logits $z_t$ of the teacher and $z_s$ of the student at a scored target y,
+A teacher that reads a 4 may give the 9 a small probability and the 0 a far smaller one. This says
+which digits look alike, and a label does not. A temperature T above 1 makes the small probabilities
+larger: with logits $z_t$ of the teacher and $z_s$ of the student at a scored target y,
 
 $$\ell = a\, T^2\, \mathrm{KL}(p_t \,\|\, p_s) - b \log \mathrm{softmax}(z_s)_y,\qquad
   p_t = \mathrm{softmax}(z_t / T),\quad p_s = \mathrm{softmax}(z_s / T)$$
 
 The gradient of the first term at $z_s$ is $a\,T\,(p_s - p_t)$; without the factor $T^2$ it would
-fall as $1/T^2$, and the label alone would be learned. For a large T and logits of mean 0 it becomes
-$a\,(z_s - z_t)$ over the number of classes. The divergence is 0 where the logits agree up to a
-constant.
+fall as $1/T^2$, and for a large T the label's term alone would count. For a large T and logits of
+mean 0 it becomes $a\,(z_s - z_t)$ over the number of classes. The divergence is 0 where the logits
+agree up to a constant.
 
 DistilBERT begins with layers of its teacher, 0, 2, 4, 7, 9 and 11 of twelve; ``pruned`` counts
-them from 1. It learns what masked tokens are (``then``) with T = 2, a = 5 and b = 2, and has a
-third term with the weight c for the vectors before the output layer, $c\,(1 - \cos(h_s, h_t))$:
+them from 1. It learns what masked tokens are (``then``), and has a third term with the weight c for
+the vectors before the output layer, $c\,(1 - \cos(h_s, h_t))$. With the numbers of its code:
 
     student = attnlab.models.pruned.pruned(teacher, kept=(1, 3, 5, 8, 10, 12))
     build("distillation", teacher=teacher, then=build("masked_lm", vocab=vocab),
@@ -123,7 +123,8 @@ FORMS = {"naive": naive, "vectorised": vectorised}
 
 
 def divergence(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
-    """T² KL(softmax(z_t / T) ‖ softmax(z_s / T)) of each row."""
+    """T² KL(softmax(z_t / T) ‖ softmax(z_s / T)) of each row, in nats: both logits (…, classes)
+    give (…)."""
     taught = (upcast(teacher) / temperature).log_softmax(-1)
     own = (upcast(student) / temperature).log_softmax(-1)
     difference = (taught - own).masked_fill(taught == -torch.inf, 0)  # 0 log 0 = 0

@@ -2,18 +2,21 @@ r"""Sequence-level distillation: the targets are those that a trained teacher wr
 
 A source may have several good translations, of which the data hold one, drawn anew each time. A
 teacher that was trained on them from left to right writes for the same source always the same, its
-likeliest word after the words so far. The student learns this target $T$ in the place of Y:
+likeliest word after the words so far. The student learns this target $T$ in the place of the target
+Y of the data:
 
 $$\ell = -\sum_{i} \log p(t_i \mid X),\qquad
   t_i = \arg\max_y \, p_\text{teacher}(y \mid X, t_1 \dots t_{i-1})$$
 
-T is a function of X, so the conditional total correlation $C(T \mid X)$ is 0: a student that writes
-all words at once (``then=attnlab.build("nat", vocab=…)``) can be exactly right. What it learns is
-not the data: of two translations, each as likely as the other, it says one. This distance from the
-data is the price, and a student that has learned all of T repeats the errors of its teacher.
+T is a function of X, so its words do not depend on each other beyond X (their conditional total
+correlation $C(T \mid X)$ is 0): a student that writes all words at once
+(``then=attnlab.build("nat", vocab=…)``) can be exactly right. What it learns is not the data: of
+two translations, each as likely as the other, it says one. A student that has learned all of T also
+repeats the errors of its teacher.
 
 With no ``then`` the student writes from left to right too, as in the paper; there distillation
-serves smaller models, and nothing is gained for their C, since nothing was lost.
+serves to train smaller models. Such a student can represent words that depend on each other, so
+C does not limit it.
 
 ``naive``       the teacher writes one target after the other, and reads it again for each word.
 ``vectorised``  all targets at once, and where the teacher can it reads each word once.

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.core.probe import record
-from attnlab.objectives.batches import Batch
+from attnlab.objectives.batches import UNSCORED, Batch
 
 
 class Held(NamedTuple):
@@ -19,7 +19,10 @@ class Held(NamedTuple):
 
 
 def layer_map(teacher: int, student: int) -> list[int]:
-    """g(0), …, g(M), for a teacher of N layers and a student of M."""
+    """g(0), …, g(M), for a teacher of N layers and a student of M; 0 is the embedding.
+
+    Raises ValueError where M does not divide N.
+    """
     if student < 1 or teacher % student:
         raise ValueError(
             f"each layer of the student learns from every k-th of the teacher, and {student} "
@@ -30,7 +33,10 @@ def layer_map(teacher: int, student: int) -> list[int]:
 
 def held(model: Any, batch: Batch, alone: int = 1) -> Held:
     """What the layers of an encoder hold when it reads a batch; what is below the layer ``alone``,
-    counted from 1, gets no gradient, if this is not the first."""
+    counted from 1, gets no gradient; with ``alone=1`` all layers and the embedding get theirs.
+
+    Raises ValueError for a model without an encoder, and for layers that note no queries and keys.
+    """
     blocks = blocks_of(model)
     found: list[Tensor] = []
 
@@ -72,18 +78,26 @@ def blocks_of(model: Any) -> Any:
 
 
 def scores_of(q: Tensor, k: Tensor) -> Tensor:
+    """The scores of queries (b, h, n, d) and keys (b, kv, n, d), q kᵀ / √d: (b, h, n, n)."""
     k = k.repeat_interleave(q.shape[1] // k.shape[1], 1)
     return q @ k.mT / q.shape[-1] ** 0.5
 
 
 def vector_loss(student: Tensor, teacher: Tensor, real: Tensor) -> Tensor:
-    """The mean squared difference of each vector, summed over the real tokens (b, n)."""
+    """The mean squared difference of each vector (b, n, dim), summed over the real tokens: ().
+
+    real: (b, n) of bool, False at padding.
+    """
     return (student - teacher).square().mean(-1)[real].sum()
 
 
 def map_loss(student: Tensor, teacher: Tensor, real: Tensor, attention: str = "scores") -> Tensor:
-    """The mean over heads of the squared difference of scores, or of KL(teacher ‖ student) of the
-    weights; over the real keys of each real query, summed over these."""
+    """How far the maps of two models are apart, from their scores (b, h, n, n): ().
+
+    Of each real query the mean squared difference of its scores over the real keys, or
+    KL(teacher ‖ student) of its weights; in the mean over heads, summed over the queries.
+    real: (b, n) of bool, False at padding.
+    """
     keys = real[:, None, None, :]
     if attention == "weights":
         own, theirs = (s.masked_fill(~keys, -torch.inf).log_softmax(-1) for s in (student, teacher))
@@ -110,3 +124,13 @@ def check_heads(student: Tensor, teacher: Tensor) -> None:
             f"layer_distillation compares head by head, and the teacher has {teacher.shape[1]} in "
             f"a layer, the student {student.shape[1]}; take a student with as many"
         )
+
+
+def uniform_loss(batch: Any, classes: int) -> float:
+    """The loss of a student whose vectors, scores and W are 0, for each real token."""
+    real = batch.targets != UNSCORED
+    total = torch.zeros((), dtype=torch.float64)
+    for name, each in batch.kept.items():
+        loss = vector_loss if name.startswith("vectors") else map_loss
+        total = total + loss(torch.zeros_like(each), each, real)
+    return float(total / real.sum())

@@ -15,7 +15,7 @@ def real_tokens(batch: Batch) -> Places:
     """True at the tokens that are no padding."""
     if batch.padding is not None:
         return batch.padding
-    return torch.ones(batch.inputs.shape[:2], dtype=torch.bool)
+    return torch.ones(batch.inputs.shape[:2], dtype=torch.bool, device=batch.inputs.device)
 
 
 def lengths(batch: Batch) -> Int[Tensor, "b"]:

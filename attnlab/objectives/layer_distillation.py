@@ -10,8 +10,8 @@ $$\ell = \sum_{i=0}^{M} \mathrm{MSE}\left(H^s_i W, H^t_{g(i)}\right)
 
 TinyBERT learns this first, and in a second ``fit`` the teacher's probabilities
 (``build("distillation", soft=1.0, hard=0.0, temperature=1.0)``). Scores are compared and not
-weights, whose squared differences are much smaller; scores are free up to a constant in each row,
-so this asks for more than the softmax can show.
+weights, whose squared differences are much smaller. A constant that is added to a row of scores
+does not change the weights, but it does change this loss.
 
 MobileBERT has as many layers as its teacher, IB-BERT, and vectors as wide, so that W is left out
 (``projected=False``). It compares the weights by their divergence (``attention="weights"``). In its
@@ -34,7 +34,8 @@ one is never learned from; scores at padding, which a mask has made very large.
 Departures.
 - one matrix W for the embedding and all layers, as in the first published code; ``shared=False``
   has one for each
-- MobileBERT's maps are compared as they are, without the normalisation of its code
+- MobileBERT's vectors (its feature maps) are compared as they are; its code normalises them and
+  compares their means and variances beside
 
 Jiao, Yin, Shang, Jiang, Chen, Li, Wang, Liu. TinyBERT: Distilling BERT for Natural Language
 Understanding. Findings of EMNLP 2020, arXiv:1909.10351, section 3. Sun, Yu, Song, Liu, Yang, Zhou.
@@ -64,8 +65,10 @@ from attnlab.objectives.held_layers import (
     held,
     layer_map,
     map_loss,
+    uniform_loss,
     vector_loss,
 )  # fmt: skip
+from attnlab.objectives.hiding import real_tokens
 from attnlab.objectives.taught import Taught, check_vocabulary
 
 # ---- options
@@ -171,21 +174,17 @@ class LayerDistillation(Taught):
         super().fitted(model)
         check_vocabulary(model, self.teacher)
         own: Any = model
-        theirs, mine = len(blocks_of(self.teacher)), len(blocks_of(own))
-        layers = len(layer_map(theirs, mine))
+        layers = len(layer_map(len(blocks_of(self.teacher)), len(blocks_of(own))))
         if not self.options.projected:
             check_widths(own.dim, self.teacher.dim)
         if len(self.projections) or not self.options.projected:
             return
         for _ in range(1 if self.options.shared else layers):
-            made = nn.Linear(own.dim, self.teacher.dim, bias=False)
-            self.projections.append(beside(made, model))
+            self.projections.append(beside(nn.Linear(own.dim, self.teacher.dim, bias=False), model))
 
     def prepare(self, batch: Batch, generator: torch.Generator | None = None) -> Any:
         """The batch with what the layers of the teacher hold; every real token is a target."""
-        real = batch.padding
-        if real is None:
-            real = torch.ones(batch.inputs.shape[:2], dtype=torch.bool, device=batch.inputs.device)
+        real = real_tokens(batch)
         home = next(self.teacher.parameters()).device
         with torch.no_grad(), mode(self.teacher, training=False):
             found = held(self.teacher, batch.to(home))
@@ -215,8 +214,7 @@ class LayerDistillation(Taught):
             total = total + o.vectors * vector_loss(upcast(own), upcast(theirs), real)
             if i:
                 own, theirs = answers.scores[i - 1], kept(batch, f"scores {g}")
-                found = map_loss(upcast(own), upcast(theirs), real, o.attention)
-                total = total + o.maps * found
+                total = total + o.maps * map_loss(upcast(own), upcast(theirs), real, o.attention)
         return total
 
     def pairs(self, batch: Batch, answers: Held) -> list[tuple[int, int]]:
@@ -229,7 +227,10 @@ class LayerDistillation(Taught):
         return every[0 if upto == 1 else upto :] if self.options.alone else every
 
     def projection(self, layer: int) -> nn.Module:
-        """W of a layer."""
+        """W of a layer of the student, 0 for the embedding; the identity without ``projected``.
+
+        Raises ValueError before ``fitted``.
+        """
         if not self.options.projected:
             return nn.Identity()
         if not len(self.projections):
@@ -242,16 +243,6 @@ class LayerDistillation(Taught):
     def right(self, answers: Any, batch: Batch) -> Tensor:
         """None: nothing is answered that is right or wrong."""
         return torch.zeros((), dtype=torch.long, device=batch.targets.device)
-
-
-def uniform_loss(batch: Any, classes: int) -> float:
-    """The loss of a student whose vectors, scores and W are 0, for each real token."""
-    real = batch.targets != UNSCORED
-    total = torch.zeros((), dtype=torch.float64)
-    for name, each in batch.kept.items():
-        loss = vector_loss if name.startswith("vectors") else map_loss
-        total = total + loss(torch.zeros_like(each), each, real)
-    return float(total / real.sum())
 
 
 # ---- card

@@ -157,7 +157,7 @@ def test_hover_takes_less_than_a_frame_at_sixty_tiles(notebook: Any, lab: Any, p
         }"""
     )
     tiles, milliseconds = took
-    assert tiles == 60
+    assert tiles >= 60
     assert milliseconds < 32  # two frames, as other tests run beside it, took
 
 

@@ -155,7 +155,7 @@ def test_bad_calls_are_sentences() -> None:
         (lambda: importance(made, [], NEXT), "give at least one"),
         (lambda: naive(made, none, NEXT), "give at least one"),
         (lambda: batched(nn.Linear(3, 3), texts(), NEXT), "no attention layer with heads"),
-        (lambda: attention_layers("model"), "a model of PyTorch is expected"),
+        (lambda: attention_layers("model"), "should be a module of PyTorch"),
     ):
         with pytest.raises((TypeError, ValueError), match=words):
             wrong()

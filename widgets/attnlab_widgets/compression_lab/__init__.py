@@ -73,7 +73,8 @@ class CompressionLab(BaseWidget):
     ``kept``      the share that is left: 1.0, 0.9, …, 0.1, 0.05
     ``bits``      of each number that is left: 32, 8, 6, 4, 3 or 2
     ``cut``       what goes: the smallest of "all weights" together or of "each matrix", "hidden
-                  units", or "heads" by their importance
+                  units" of the smallest norms, or "heads" by their importance for the same
+                  answers that are scored
     ``per``       a scale for each matrix ("tensor") or each of its rows ("channel")
     ``matrix``    the weight matrix that is shown, by its name
     ``layer``, ``head``, ``example``  whose attention map is shown, and for which of the inputs
@@ -447,7 +448,7 @@ def _answers(model: Any, inputs: Any, labels: Any) -> tuple[Tensor, Tensor]:
         shape = (len(x),) if model.kind == "classifier" else tuple(x.shape[:2])
         if tuple(y.shape) != shape or y.is_floating_point():
             raise ValueError(
-                f"`labels` should be whole numbers of shape {shape}, got {y.dtype} of shape "
+                f"`labels` should be integers of shape {shape}, got {y.dtype} of shape "
                 f"{tuple(y.shape)}"
             )
     with torch.no_grad():

@@ -59,6 +59,7 @@ SMALL: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("longformer", "", {"window": 6, "global_positions": (0,)}),
     ("longformer", "dilated", {"window": 4, "dilation": 3}),
     ("longformer", "causal window", {"window": 8, "causal": True}),
+    ("streaming", "", {"sinks": 2, "window": 6}),
     ("bigbird", "", {"block": 2, "random": 2}),
     ("etc", "", {"global_tokens": 4, "radius": 3}),
     ("sparse_transformer", "strided", {"stride": 6}),

@@ -254,10 +254,7 @@ CARD = Card(
         "chunked": lambda chosen: 2 * h * n * ((c + w + found(chosen)) * (d + e) + M * d),
     },
     launches={"chunked": n / c},
-    memory={
-        "naive": h * n * m,
-        "chunked": h * (n * (d + e) + c * (c + w + M + k * (d + e))),
-    },
+    memory={"naive": h * n * m, "chunked": h * (n * (d + e) + c * (c + w + M + k * (d + e)))},
     notes={
         "naive": ("scores", "weights", "neighbours", "neighbour_weights", "gate"),
         "chunked": ("neighbours", "neighbour_weights", "gate"),
