@@ -47,7 +47,7 @@ Departures.
 Gives up. Weights are no shares: they may be negative, and their sum is less than one.
 
 Ye, Dong, Xia, Sun, Zhu, Huang, Wei. Differential Transformer. ICLR 2025, arXiv:2410.05258. Ye,
-Dong, Sun, Wei. Differential Transformer V2. 2026, huggingface.co/blog/microsoft/diff-attn-v2.
+Dong, Sun, Wei. Differential Transformer V2. Hugging Face blog, January 2026.
 """
 
 import math

@@ -84,6 +84,10 @@ class MoBAOptions(Options):
     block: Size = 512
     chosen: Size = 3
 
+    def fitted(self, m: int) -> int:
+        """B, or m where the whole text is shorter."""
+        return min(self.block, m)
+
 
 # ---- naive
 
@@ -99,7 +103,7 @@ def naive(
     k, v = k.repeat_interleave(repeats, dim=1), v.repeat_interleave(repeats, dim=1)
     at = numbers(k, padding)
     chosen = note("blocks", choose(q, packed(k, padding), at, padding, options))
-    allowed = note("mask", seen(chosen, at, padding, options.block))
+    allowed = note("mask", seen(chosen, at, padding, options.fitted(k.shape[2])))
     scores = note("scores", q @ k.mT * q.shape[-1] ** -0.5)
     return note("weights", masked_softmax(scores, allowed)) @ v
 
@@ -125,8 +129,9 @@ def choose(
 ) -> Chosen:
     """The own block, and the earlier ones of the largest scores. ``k`` is packed."""
     n, m = q.shape[2], k.shape[2]
-    means = cut(k, options.block).mean(dim=-2)
-    own = at[:, None, m - n :, None] // options.block
+    block = options.fitted(m)
+    means = cut(k, block).mean(dim=-2)
+    own = at[:, None, m - n :, None] // block
     past = torch.arange(means.shape[2], device=q.device) < own
     scores = (q.detach() @ means.detach().mT).masked_fill(~past, -torch.inf)
     found = [own.expand(*q.shape[:3], 1)]
@@ -164,10 +169,11 @@ def blocked(
     k, v = k.repeat_interleave(repeats, dim=1), v.repeat_interleave(repeats, dim=1)
     at, keys, k, v = numbers(k, padding), k, packed(k, padding), packed(v, padding)
     chosen = note("blocks", choose(q, k, at, padding, options))
-    mask = partial(seen, chosen, at, padding, options.block)
+    block = options.fitted(k.shape[2])
+    mask = partial(seen, chosen, at, padding, block)
     note("mask", mask)
     note("weights", lambda: masked_softmax(q @ keys.mT * q.shape[-1] ** -0.5, mask()))
-    k, v = cut(k, options.block), cut(v, options.block)
+    k, v = cut(k, block), cut(v, block)
     return by_tiles(q, k, v, at[:, None, at.shape[1] - q.shape[2] :], chosen)
 
 
