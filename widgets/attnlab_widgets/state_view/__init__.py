@@ -152,7 +152,7 @@ class StateView(BaseWidget):
 
     @property
     def names(self) -> list[str]:
-        """Of the keys, made visible."""
+        """The names of the keys, made visible."""
         return list(self._names)
 
     @property

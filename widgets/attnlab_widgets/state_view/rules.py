@@ -62,8 +62,8 @@ def transition(rule: Rule, key: Tensor, diagonal: Tensor, step: float) -> Tensor
 
 
 def eigenvalues(rule: Rule, key: Tensor, diagonal: Tensor, step: float) -> Tensor:
-    """Those of A, from the least to the largest: all are real, for A is similar to a symmetric
-    matrix, with the root of the decays on both sides of the erasure."""
+    """The eigenvalues of A, from the least to the largest. All are real: A is similar to a
+    symmetric matrix, with the root of the decays on both sides of the erasure."""
     root = diagonal.sqrt() * key if rule.erases == "after" else key
     size = 0.0 if rule.erases == "none" else step
     return torch.linalg.eigvalsh(torch.diag(diagonal) - size * torch.outer(root, root))

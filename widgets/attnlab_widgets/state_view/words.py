@@ -29,8 +29,8 @@ def sentence(
     names: Sequence[str], values: Sequence[str], readings: Sequence[Sequence[float]],
     newest: Sequence[int | None],
 ) -> str:  # fmt: skip
-    """Of the transition of a token and of what each key returns after it; ``newest`` holds the
-    value that was last written to each key."""
+    """What the transition of a token does, and what each key returns after it, in two sentences.
+    ``newest`` holds the value that was last written to each key."""
     known = [i for i, value in enumerate(newest) if value is not None]
     said = [f"{names[i]} returns {_returned(values, readings[i])}" for i in known]
     right = sum(best(readings[i]) == [newest[i]] for i in known)
