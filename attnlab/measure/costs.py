@@ -170,8 +170,8 @@ def _count(call: Callable[[], Any], backward: bool) -> Count:
 
 
 def _linear_flops_and_saved(layer: nn.Module, x: Tensor, told: dict[str, Any]) -> tuple[int, int]:
-    """Of one forward pass: FLOPs of the linear maps, real and complex, and the bytes that autograd
-    keeps for the backward pass, each storage once."""
+    """The FLOPs of the linear maps, real and complex, in one forward pass, and the bytes that
+    autograd keeps for the backward pass, each storage once."""
     given = {id(tensor.untyped_storage()) for tensor in (x, *layer.parameters(), *layer.buffers())}
     kept: dict[int, torch.UntypedStorage] = {}
     linear = 0
