@@ -36,8 +36,7 @@ Departures.
 - RMSNorm, as in the models above; Henry et al. divide by the length, Dehghani et al. take LayerNorm
 - a query without allowed keys gives zeros
 
-Gives up. The length of a query can no longer say how sharply it looks; the gains, which all queries
-share, can.
+Gives up. The length of a query can no longer say how sharply it looks.
 
 Henry, Dachapally, Pawar, Chen. Query-Key Normalization for Transformers. Findings of EMNLP 2020,
 arXiv:2010.04245. Dehghani et al. Scaling Vision Transformers to 22 Billion Parameters. ICML 2023,
