@@ -20,7 +20,7 @@ Cost: $4\, n h\, d e$ FLOPs token by token; by chunks of c tokens $n h\, (2 c\, 
 ``naive``    one token after the other: fade, write, read.
 ``matrix``   the n × n map.
 ``chunked``  the map inside chunks, S from one chunk to the next. ``attnlab.core.chunks`` derives
-             it. Its name comes from a kernel that holds one chunk in fast memory.
+             it. Lightning attention is the name of a GPU kernel that computes this form.
 
 Common mistakes: slopes of head 0 … h - 1; the fading of a whole chunk in place of a shorter last
 one; queries divided by √d.
@@ -34,8 +34,8 @@ Departures.
 Gives up. The past fades at a rate that is fixed per head, whatever the tokens say.
 
 Qin, Sun, Li, Shen, Sun, Zhong. Lightning Attention-2: A Free Lunch for Handling Unlimited Sequence
-Lengths in Large Language Models. 2024, arXiv:2401.04658. MiniMax. MiniMax-01: Scaling Foundation
-Models with Lightning Attention. 2025, arXiv:2501.08313.
+Lengths in Large Language Models. 2024, arXiv:2401.04658. The layer: MiniMax. MiniMax-01: Scaling
+Foundation Models with Lightning Attention. 2025, arXiv:2501.08313.
 """
 
 from dataclasses import dataclass
