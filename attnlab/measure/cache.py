@@ -58,18 +58,19 @@ class Kept:
 
     @property
     def bytes(self) -> int:
-        """Of all layers."""
+        """What all layers keep together."""
         return sum(layer.bytes for layer in self.layers)
 
     @property
     def per_token(self) -> float:
-        """Bytes of all layers over tokens."""
+        """What all layers keep for one token, on average."""
         return self.bytes / self.tokens
 
     def __str__(self) -> str:
         """The layers by kind, a line each."""
         name = str(self.dtype).removeprefix("torch.")
-        head = f"{self.model}: {in_words(self.bytes)} after {self.tokens:,} tokens ({name})"
+        read = f"{self.tokens:,} token" + "s" * (self.tokens != 1)
+        head = f"{self.model}: {in_words(self.bytes)} after {read} ({name})"
         counted = Counter(self.layers)
         lines = [
             f"  {times} × {layer.kind}: {in_words(layer.bytes)} each"
@@ -161,14 +162,11 @@ def _parts_of_state(
 
 
 def _parts(state: Any) -> tuple[tuple[str, int], ...]:
-    """The bytes of every tensor that a state holds, by the name of the field that holds it; what
-    two fields share is counted once, and of a view what is seen."""
+    """The bytes of every tensor that a state holds, by the name of the field that holds it; of a
+    view, what it shows."""
     sizes: dict[str, int] = {}
-    seen = set()
     for name, x in _tensors("state", state):
-        own = id(x.untyped_storage()), x.storage_offset(), x.shape, x.stride()
-        if x.ndim and x.numel() and own not in seen:
-            seen.add(own)
+        if x.ndim and x.numel():
             sizes[name] = sizes.get(name, 0) + x.numel() * x.element_size()
     return tuple(sizes.items())
 

@@ -1,6 +1,7 @@
 """What a model keeps for its next token: counted without numbers as it is kept with them."""
 
 import importlib.metadata
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,12 +10,15 @@ from packaging.version import Version
 from torch.utils._pytree import tree_leaves
 
 import attnlab
-from attnlab.measure import cache
+from attnlab.measure import cache, cache_command
+from attnlab.measure.__main__ import main as measure
 from attnlab.measure.costs import Uncountable, decodes
 from attnlab.measure.subject import subjects
 
-HAS_TRANSFORMERS_5 = Version(importlib.metadata.version("transformers")) >= Version("5")
-of_transformers = pytest.mark.skipif(not HAS_TRANSFORMERS_5, reason="asks Transformers 5 or later")
+VERSION = importlib.metadata.version("transformers")
+of_transformers = pytest.mark.skipif(
+    Version(VERSION) < Version("5"), reason="asks Transformers 5 or later"
+)
 MIXED = ["longformer", "longformer", "full"]
 
 
@@ -54,7 +58,7 @@ def test_what_is_counted_is_what_is_kept(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["linear", "retention", "lstm", "deltanet", "longformer"])
+@pytest.mark.parametrize("name", ["linear", "retention", "deltanet", "longformer"])
 def test_a_state_that_does_not_grow_is_counted_at_a_million_tokens(name: str) -> None:
     ours = model(name, positions="none")
     assert cache.kept(ours, 1_000_000).bytes == cache.kept(ours, 3000).bytes
@@ -148,6 +152,55 @@ def test_layers_that_read_those_of_others_keep_nothing() -> None:
     """Gemma 3n: the last 15 of 35 layers make no keys and values."""
     kinds = [layer.bytes for layer in cache.kept("gemma3n", 100).layers]
     assert [size > 0 for size in kinds] == [True] * 20 + [False] * 15
+
+
+GUIDE = Path(__file__).parents[2] / "docs/guides/what_models_keep.md"
+WRITTEN = [
+    [cell.strip() for cell in line.strip("|").split("|")]
+    for line in GUIDE.read_text(encoding="utf-8").splitlines()
+    if line.startswith("| ") and not line.startswith("| -")
+]
+
+
+def test_the_guide_lists_the_models_of_the_command() -> None:
+    models = [row[0] for row in WRITTEN[1:]]
+    assert models == [name + "_text" * (name == "gemma3n") for name in cache_command.TODAY]
+    assert WRITTEN[0][2:] == [f"{n:,}" for n in cache_command.TOKENS]
+
+
+@of_transformers
+@pytest.mark.parametrize("name", ["gpt_oss", "jamba", "mimo_v2_flash"])
+@pytest.mark.filterwarnings("ignore")
+def test_the_guide_prints_what_is_counted(name: str) -> None:
+    found = [cache.kept(name, n) for n in cache_command.TOKENS]
+    written = next(row for row in WRITTEN if row[0] == name)
+    if f"Transformers {'.'.join(VERSION.split('.')[:2])}" not in GUIDE.read_text(encoding="utf-8"):
+        pytest.skip("the default configurations of another version may be others")
+    assert list(cache_command.line(found)) == written
+
+
+def test_the_guides_sentences_follow_from_its_table() -> None:
+    """gpt_oss: windows of 128 keep 127 tokens of 2 x 8 x 64 numbers; DeepSeek keeps 512 + 64."""
+    assert cache.in_words(18 * 127 * 2 * 8 * 64 * 2) == "4.68 MB"
+    assert cache.in_words(18 * 1_048_576 * 2 * 8 * 64 * 2) == "38.7 GB"
+    kept = next(row for row in WRITTEN if row[0] == "deepseek_v3")[4]
+    assert cache.in_words(61 * (512 + 64) * 2 * 1_048_576) == kept
+    kept = next(row for row in WRITTEN if row[0] == "deepseek_v32")[4]
+    assert cache.in_words(61 * (512 + 64 + 128) * 2 * 1_048_576) == kept
+
+
+@of_transformers
+@pytest.mark.filterwarnings("ignore")
+def test_the_command_prints_a_table_and_refuses_in_a_sentence(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert measure(["cache", "llama", "--tokens", "10", "1000"]) == 0
+    assert "32 × all tokens" in (shown := capsys.readouterr().out)
+    assert shown.splitlines()[0].split()[-2:] == ["10", "1,000"]
+    assert measure(["cache", "llamma"]) == 2
+    assert "did you mean 'llama'" in capsys.readouterr().err
+    assert measure(["cache", "llama", "--tokens", "1", "--layers"]) == 0
+    assert capsys.readouterr().out.startswith("llama: 524 kB after 1 token (bfloat16)\n  32 × all")
 
 
 # ---------------------------------------------------------------------------------------- refusals
