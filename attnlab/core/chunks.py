@@ -20,8 +20,9 @@ $$S' = (e^{g_c} - \bar K^\top W)\, S + \bar K^\top U,\qquad \bar K = e^{g_c - g}
 where S is the state before the chunk and S' the one after it: the WY representation of a product of
 reflections (Bischof and Van Loan, 1987). Without an erasure U = V and W = 0.
 
-Log decays are at most 0, and are added up from one token to the other, never subtracted: a
-difference of two sums is wrong beside a decay of $e^{-10^{20}}$, and NaN beside one of 0.
+Decays are multiplied, or their logarithms added up, from one token to the other; no sum is ever
+subtracted from another: the difference is wrong beside a decay of $e^{-10^{20}}$, and NaN beside
+one of 0.
 """
 
 import math
@@ -57,11 +58,10 @@ def advance(
     """
     n, c = q.shape[2], min(chunk, q.shape[2])
     q, k, v = (cut(x, c) for x in (q, k, v))
-    log_a = None if log_decay is None else cut(log_decay, c)
+    pairs: Callable[[Tensor, Tensor], Tensor] = sums
     since = until = k.new_ones(1, 1)
-    if log_a is not None:
-        since, until = log_a.cumsum(-2).exp(), after(log_a).exp()
-    pairs = products_by(log_a)
+    if log_decay is not None:
+        pairs, since, until = decayed(cut(log_decay, c))
     near, read, written = pairs(q, k), since * q, until * k
     kept = since[..., -1:, :].mT.expand(*k.shape[:3], -1, 1)
     if erase is not None:
@@ -90,12 +90,6 @@ def solve(L: Tensor, right: Tensor) -> Tensor:
 # ---- decays
 
 
-def after(log_a: Tensor) -> Tensor:
-    """(…, c, d): the sum of the log decays that come after each token."""
-    later = F.pad(log_a[..., 1:, :], (0, 0, 0, 1))
-    return later.flip(-2).cumsum(-2).flip(-2)
-
-
 def segments(log_a: Tensor) -> Tensor:
     """(…, c) → (…, c, c): the sum of those after the column's token up to the row's; −∞ above the
     diagonal, where the row comes first."""
@@ -106,54 +100,59 @@ def segments(log_a: Tensor) -> Tensor:
     return sums.masked_fill(below.mT, -torch.inf)
 
 
-def products(q: Tensor, k: Tensor, log_a: Tensor | None) -> Tensor:
+def products(q: Tensor, k: Tensor, log_a: Tensor) -> Tensor:
     """(…, c, c): the products of queries with the keys before them and their own, that have decayed
     since; zeros above the diagonal."""
-    return products_by(log_a)(q, k)
+    return decayed(log_a)[0](q, k)
 
 
-def products_by(log_a: Tensor | None) -> Callable[[Tensor, Tensor], Tensor]:
-    """``products`` of any queries and keys under these decays, which are prepared once.
+def sums(q: Tensor, k: Tensor) -> Tensor:
+    """``products`` where nothing decays."""
+    return (q @ k.mT).tril()
 
-    The decays of all pairs would be as many exponentials as pairs, for each channel. Only the pairs
-    of one block of √c tokens take them; between two blocks a key decays to the end of its block,
-    across the blocks between, and from the beginning of the query's block to the query.
+
+def decayed(log_a: Tensor) -> tuple[Callable[[Tensor, Tensor], Tensor], Tensor, Tensor]:
+    """``products`` of any queries and keys under decays (…, c, d) that are prepared once; what is
+    left at each token of what stood before the first; and what is left after the last of each.
+
+    The decays of all pairs would be as many exponentials as pairs, for each channel. Instead the
+    tokens are halved, and the halves again. Of a query in the second half of a block and a key in
+    the first the decay has two factors: from the key to the end of the first half, and from there
+    to the query. Each token has one of them, so the pairs of two halves are a product of matrices.
     """
-    if log_a is None:
-        return lambda q, k: (q @ k.mT).tril()
     c = log_a.shape[-2]
-    s = math.isqrt(c)
-    log_a = _blocks(log_a, s)  # (…, r, s, d)
-    since, until = log_a.cumsum(-2).exp(), after(log_a).exp()
-    inside = segments(log_a.mT).exp()  # (…, r, d, s, s)
-    between = segments(log_a.sum(dim=-2).mT)[..., :-1, :]  # (…, d, r - 1, r)
-    across = F.pad(between, (0, 0, 1, 0), value=-torch.inf).exp().movedim(-3, -1)
-    r = log_a.shape[-3]
-    same = torch.eye(r, dtype=torch.bool, device=log_a.device)[:, None, :, None]
-
-    def whole(near: Tensor, far: Tensor) -> Tensor:
-        both = torch.where(same, near[..., :, :, None, :], far)  # (…, r, s, r, s)
-        return both.flatten(-4, -3).flatten(-2)[..., :c, :c]
-
-    if log_a.shape[-1] == 1:
-        left, right = since * across[..., 0][..., None, :], until[..., 0]
-        D = whole(inside[..., 0, :, :], left[..., None] * right[..., None, None, :, :])
-        return lambda q, k: q @ k.mT * D
+    short = (1 << (c - 1).bit_length()) - c  # to the next power of two
+    since = F.pad(log_a, (0, 0, 0, short)).exp()[..., None, :]  # (…, blocks, tokens of each, d)
+    until, levels = torch.ones_like(since), []
+    while since.shape[-3] > 1:
+        (first, second), (before, after) = _halves(since), _halves(until)
+        levels.append((second, before))
+        since = torch.cat((first, second * first[..., -1:, :]), dim=-2)
+        until = torch.cat((before * second[..., -1:, :], after), dim=-2)
 
     def by_channels(q: Tensor, k: Tensor) -> Tensor:
-        q, k = _blocks(q, s), _blocks(k, s)
-        near = torch.einsum("...id,...jd,...dij->...ij", q, k, inside)
-        left = (since * q)[..., None, :, :] * across[..., None, :]
-        far = left @ (until * k)[..., None, :, :, :].mT
-        return whole(near, far.transpose(-3, -2))
+        q, k = (F.pad(x, (0, 0, 0, short)) for x in (q, k))
+        blocks = (q * k).sum(dim=-1)[..., None, None]  # (…, c, 1, 1): each token with itself
+        for since, until in levels:
+            halves = (-1, 2, since.shape[-2])
+            late, early = (x.unflatten(-2, halves).select(-3, i) for x, i in ((q, 1), (k, 0)))
+            across = (since * late) @ (until * early).mT
+            first, second = _halves(blocks)
+            above = F.pad(first, (0, across.shape[-1]))
+            blocks = torch.cat((above, torch.cat((across, second), dim=-1)), dim=-2)
+        return blocks[..., 0, :c, :c]
 
-    return by_channels
+    since, until = since[..., 0, :c, :], until[..., 0, :c, :]
+    if log_a.shape[-1] > 1:
+        return by_channels, since, until
+    one = torch.ones_like(log_a)
+    D = by_channels(one, one)
+    return lambda q, k: q @ k.mT * D, since, until
 
 
-def _blocks(x: Tensor, s: int) -> Tensor:
-    """(…, c, d) → (…, ⌈c / s⌉, s, d)."""
-    short = -x.shape[-2] % s
-    return F.pad(x, (0, 0, 0, short)).unflatten(-2, (-1, s))
+def _halves(blocks: Tensor) -> tuple[Tensor, ...]:
+    """(…, r, m, d) → twice (…, r / 2, m, d): every other block."""
+    return blocks.unflatten(-3, (-1, 2)).unbind(-3)
 
 
 # ---- from chunk to chunk

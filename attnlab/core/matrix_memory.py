@@ -1,7 +1,8 @@
 """Layers whose heads each keep a matrix S (d, e): what the pages of linear recurrences share.
 
-Queries, keys and values go through a short causal convolution and SiLU, the page's recurrence reads
-and writes S, and each head's result is divided by its root mean square before it is projected.
+Queries, keys and values are projected, and in most of these layers go through a short causal
+convolution and SiLU; the page's recurrence reads and writes S, and each head's result is divided by
+its root mean square before it is projected.
 """
 
 import math
@@ -62,8 +63,8 @@ def chunked_elements(c: sympy.Expr, d: sympy.Expr, e: sympy.Expr, *, erase: bool
 
 
 class MatrixState(NamedTuple):
-    """What a layer knows of the tokens before: the last inputs of its convolution, and S of every
-    head."""
+    """What a layer knows of the tokens before: the last inputs of its convolution, if it has one,
+    and S of every head."""
 
     inputs: Float[Tensor, "b _ channels"]
     sums: Sums
@@ -104,15 +105,19 @@ class MatrixMemory(Layer):
 
     A page gives its ``forms``, and ``_gates`` and ``_advance``. ``heads`` have queries
     and keys of width ``head_dim``; ``value_heads`` of them, consecutive ones, share one query and
-    key. ``lens.mixing_matrix`` is exact: one map for each head of values, before the norm.
+    key. The convolution has ``width`` taps, and a bias with ``bias``; with None there is neither a
+    convolution nor SiLU. ``lens.mixing_matrix`` is exact: one map for each head of values, before
+    the norm.
     """
 
     forms: Mapping[str, Callable[..., Tensor]]
     form: str
+    taps: nn.Parameter | None
+    bias: nn.Parameter | None
 
     def __init__(
-        self, dim: int, heads: int, *, width: int, head_dim: int | None, value_dim: int | None,
-        value_heads: int | None = None,
+        self, dim: int, heads: int, *, width: int | None, head_dim: int | None,
+        value_dim: int | None, value_heads: int | None = None, bias: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
         if head_dim is None and dim % heads:
@@ -132,8 +137,12 @@ class MatrixMemory(Layer):
         keys, values = heads * self.head_dim, value_heads * self.value_dim
         self.widths = (keys, keys, values)
         self.into = nn.Linear(dim, sum(self.widths), bias=False)
-        conv = nn.Conv1d(sum(self.widths), sum(self.widths), width, groups=sum(self.widths))
-        self.taps = nn.Parameter(conv.weight.detach()[:, 0].flip(1))  # the newest first
+        self.taps = self.bias = None
+        if width is not None:
+            conv = nn.Conv1d(sum(self.widths), sum(self.widths), width, groups=sum(self.widths))
+            self.taps = nn.Parameter(conv.weight.detach()[:, 0].flip(1))  # the newest first
+            if bias and conv.bias is not None:
+                self.bias = nn.Parameter(conv.bias.detach())
 
     def set_output(self, output: HeadNorm) -> None:
         """Take what the heads give to."""
@@ -149,7 +158,7 @@ class MatrixMemory(Layer):
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
-        check_input(x, "x", self.dim, self.taps)
+        check_input(x, "x", self.dim, self.into.weight)
         return skipping_padding(self._mixed, x, padding)
 
     def _mixed(self, x: Tokens) -> Tokens:
@@ -157,12 +166,17 @@ class MatrixMemory(Layer):
 
     def taken(self, x: Tokens) -> tuple[Tensor, ...]:
         """What the forms take, of a sequence from its beginning."""
-        return (*self._projected(self.into(x), None), *self._gates(x))
+        return self._taken(x, self.into(x), None)
+
+    def _taken(self, x: Tokens, inputs: Tensor, before: Tensor | None) -> tuple[Tensor, ...]:
+        return (*self._projected(inputs, before), *self._gates(x))
 
     def _projected(self, inputs: Tensor, before: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of every head of values."""
-        mixed = F.silu(short_convolution(inputs, self.taps, before))
-        q, k, v = mixed.split(self.widths, dim=-1)
+        if self.taps is not None:
+            inputs = short_convolution(inputs, self.taps, before)
+            inputs = F.silu(inputs if self.bias is None else inputs + self.bias)
+        q, k, v = inputs.split(self.widths, dim=-1)
         q, k = (
             self.heads.split(x, self.head_dim).repeat_interleave(
                 self.value_heads // self.key_heads, dim=1
@@ -174,17 +188,17 @@ class MatrixMemory(Layer):
     @checked
     def step(self, x: NewTokens, state: MatrixState | None = None) -> tuple[NewTokens, MatrixState]:
         """The next t tokens given the state after all before them (None at the beginning)."""
-        check_input(x, "x", self.dim, self.taps)
+        check_input(x, "x", self.dim, self.into.weight)
         inputs = self.into(x)
         size = (len(x), self.value_heads, self.head_dim, self.value_dim)
+        reach = 0 if self.taps is None else self.taps.shape[1] - 1
         begin = MatrixState(
-            inputs.new_zeros(len(x), self.taps.shape[1] - 1, inputs.shape[-1]),
+            inputs.new_zeros(len(x), reach, inputs.shape[-1]),
             upcast(inputs).new_zeros(size),
         )
         if state is None:
             state = begin
         check_state(state, begin)
-        given = (*self._projected(inputs, state.inputs), *self._gates(x))
-        out, sums = self._advance(state.sums, *given)
+        out, sums = self._advance(state.sums, *self._taken(x, inputs, state.inputs))
         after = MatrixState(last_inputs(inputs, state.inputs), sums)
         return self.heads.output(self.heads.join(out), x), note("state", after)

@@ -104,7 +104,9 @@ def test_sums_of_segments() -> None:
         [-1e20, -0.75, -0.5, 0],
     ]
     assert torch.equal(chunks.segments(log_a), torch.tensor(wanted))
-    assert torch.equal(chunks.after(log_a[:, None])[:, 0], torch.tensor([-1e20, -0.75, -0.5, 0]))
+    _, since, until = chunks.decayed(log_a[:, None])
+    torch.testing.assert_close(since[:, 0], torch.tensor([-3.0, -1e20, -1e20, -1e20]).exp())
+    torch.testing.assert_close(until[:, 0], torch.tensor([-1e20, -0.75, -0.5, 0]).exp())
     total = log_a.cumsum(0)
     assert (total[2] - total[1]).item() == 0
 

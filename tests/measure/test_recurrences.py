@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
+from attnlab.catalog import card
 from attnlab.measure.benchmarks import recurrences
-from attnlab.mechanisms.recurrence import gated_deltanet
 
 
 def test_quick_rows() -> None:
@@ -30,8 +30,9 @@ def test_a_missing_peer_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "pip install" in row.note
 
 
-def test_the_peer_computes_the_same() -> None:
+@pytest.mark.parametrize("name", recurrences.PEERS)
+def test_the_peer_computes_the_same(name: str) -> None:
     pytest.importorskip("transformers")
-    given = [x.detach() for x in recurrences.given("gated_deltanet", 67)]
-    mine = gated_deltanet.naive(*given)
-    torch.testing.assert_close(recurrences._qwen3_next(*given), mine, rtol=1e-4, atol=1e-4)
+    given = [x.detach() for x in recurrences.given(name, 67)]
+    mine = card(name).forms["naive"](*given)
+    torch.testing.assert_close(recurrences.PEERS[name](*given), mine, rtol=1e-4, atol=1e-4)

@@ -126,4 +126,16 @@ def _qwen3_next(
     return out.transpose(1, 2)
 
 
-PEERS: dict[str, Callable[..., Tensor]] = {"gated_deltanet": _qwen3_next}
+def _mamba2(q: Tensor, k: Tensor, v: Tensor, step: Tensor, log_A: Tensor, skip: Tensor) -> Tensor:
+    """What Hugging Face's mixer does where its kernels are missing, of one group in its chunks."""
+    from transformers.models.mamba2 import modeling_mamba2 as modeling
+    from transformers.models.mamba2.configuration_mamba2 import Mamba2Config
+
+    given = (x.transpose(1, 2) for x in (v, step, k[:, :1], q[:, :1]))
+    x, dt, B, C = given
+    size, A = Mamba2Config().chunk_size, -log_A.exp()
+    out: Tensor = modeling.mamba2_chunk_scan(x, dt, A, B, C, size, D=skip, dt_softplus=True)
+    return out.transpose(1, 2)
+
+
+PEERS: dict[str, Callable[..., Tensor]] = {"gated_deltanet": _qwen3_next, "mamba2": _mamba2}

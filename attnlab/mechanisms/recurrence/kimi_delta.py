@@ -20,16 +20,16 @@ log decays up to token i,
 $$M = P\, \big(I + \mathrm{stril}(\mathrm{diag}(b)\, L)\big)^{-1} \mathrm{diag}(b),\qquad P_{ij} =
 \sum_r q_{ir}\, e^{g_{ir} - g_{jr}}\, k_{jr}\ (j \le i),\qquad L\ \text{likewise of}\ k,\ k$$
 
-P cannot be computed as $(Q e^{g}) (K e^{-g})^\top$: the second factor overflows. Between two blocks
-of tokens a key decays to the end of its block, across the blocks between, and to the query; all
-exponents are at most 0, and only the pairs of one block need an exponential each.
+P cannot be computed as $(Q e^{g}) (K e^{-g})^\top$: the second factor overflows. A chunk is halved,
+and its halves again: from a first half to a second a key decays to the end of its half, and from
+there to the query. All exponents are at most 0, and each level is one product of matrices.
 
 Around the recurrence: queries, keys and values pass a causal convolution of p tokens and SiLU; each
 head is divided by its root mean square and multiplied by a sigmoid of a projection of rank d. Kimi
 Linear alternates three such layers with one of attention without positions.
 
 Cost: $6\, n h\, d e$ FLOPs token by token; by chunks of c tokens $n h\, (c\, (7 d + 3 e) + 4 d e +
-2 d^2 + 2 d^2 (d + 2 e) / c)$ and $2 n h\, d \sqrt c$ exponentials.
+2 d^2 + 2 d^2 (d + 2 e) / c)$ and $n h\, d \log_2 c$ products of decays.
 
 ``naive``    one token after the other: fade, read, erase, write, read.
 ``matrix``   the n × n map, by a triangular solve.
@@ -231,8 +231,8 @@ CARD = Card(
     launches={"naive": n, "chunked": sympy.sqrt(n / c)},
     memory={
         "naive": h * n * (2 * d + e),
-        "matrix": h * n * (2 * d + e + n + d * sympy.sqrt(n)),
-        "chunked": h * n * (chunked_elements(c, d, e, erase=True) + d * sympy.sqrt(c)),
+        "matrix": h * n * (2 * d + e + n),
+        "chunked": h * n * chunked_elements(c, d, e, erase=True),
     },
     notes={
         "naive": ("queries", "keys", "steps", "decays", "state"),

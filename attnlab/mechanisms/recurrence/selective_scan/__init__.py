@@ -46,7 +46,7 @@ its code).
 Common mistakes: a bias outside the softplus of $\Delta$; a decay by the token's own step on what it
 writes; a convolution that is cached after, not before, it is computed.
 
-Readings. With a scalar decay every channel has steps of its own; in Mamba-2 the channels of a head
+Readings. With a scalar decay every channel has steps of its own; in ``mamba2`` those of a head
 share them, B and C go through the convolution too, and a norm follows the gate.
 
 Departures.
