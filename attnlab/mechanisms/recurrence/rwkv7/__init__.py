@@ -27,8 +27,7 @@ Around the recurrence: each of six projections reads its own mixture of the toke
 (*token shift*), $x_i + \mu \odot (x_{i-1} - x_i)$; each head is normalised (mean and variance), a
 bonus $(\sum r \odot \rho \odot \tilde k)\, v$ is added, and a gate of rank R multiplies it.
 
-Cost: $8\, n h\, d e$ FLOPs token by token; by chunks of c tokens $n h\, (c\, (11 d + 7 e) + 6 d e
-+ 2 d^2 + 2 d^2 (d + 2 e) / c)$.
+Cost: $8\, n h\, d e$ FLOPs token by token; by chunks of c about $n h\, (c\, (11 d + 7 e) + 6 d e)$.
 
 ``naive``    one token after the other: read, fade, erase, write.
 ``matrix``   the n × n map, by a triangular solve.
@@ -188,8 +187,8 @@ FORMS = {"naive": naive, "matrix": matrix, "chunked": chunked}
 class RWKV7(MatrixMemory):
     """Time mixing of RWKV-7: (b, n, dim) → (b, n, dim), causal; zeros at padding.
 
-    ``head_dim`` d and ``value_dim`` e default to dim / heads. ``step`` decodes; its state is S of
-    every head, and the last token. ``shifts``: μ of queries, keys, values, rates, decays, gate.
+    ``step`` decodes; its state is S of every head, and the last token. ``shifts``: μ of queries,
+    keys, values, rates, decays and gate.
     """
 
     reach, fused = 1, False
@@ -208,7 +207,7 @@ class RWKV7(MatrixMemory):
         self.value = nn.Linear(dim, values, bias=False)
         place = torch.linspace(0, 1, dim)
         self.shifts = nn.Parameter(1 - place ** torch.linspace(0.2, 0.9, 6)[:, None])
-        rate, decay = nn.Linear(rank, keys), nn.Linear(rank, keys)
+        rate, decay = (nn.Linear(rank, keys) for _ in range(2))
         with torch.no_grad():  # half is left after some 450 tokens, or after 1
             rate.bias.zero_()
             decay.bias.copy_(torch.linspace(-6, 3, keys))

@@ -1,4 +1,4 @@
-"""The token shift and the keys of RWKV-7, and the norm, the bonus and the gate after its recurrence."""
+"""Keys and token shift of RWKV-7, and norm, bonus and gate after its recurrence."""
 
 import torch
 from jaxtyping import Float
