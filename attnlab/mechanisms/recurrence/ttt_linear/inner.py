@@ -77,7 +77,7 @@ def advanced_together(
     """``read`` of tokens, state and place, for sequences that may be at different places of their
     mini-batches: those at one place together."""
     places = state.place[:, 0]
-    found = places.unique().tolist()
+    found = places.unique().tolist() or [0]
     if len(found) == 1:
         return read(x, state, found[0])
     groups = [(places == place).nonzero()[:, 0] for place in found]
