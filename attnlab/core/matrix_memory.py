@@ -178,7 +178,7 @@ class MatrixMemory(Layer):
         return self._taken(x, self._carried(x), None)
 
     def _carried(self, x: Tokens) -> Tensor:
-        """What the next ``reach`` tokens read of each token, beside S: the inputs of the convolution."""
+        """What the next ``reach`` tokens read of each token: the inputs of the convolution."""
         return self.into(x)
 
     @property
