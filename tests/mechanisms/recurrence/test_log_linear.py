@@ -206,6 +206,17 @@ def test_documents_that_end_begin_anew() -> None:
     torch.testing.assert_close(out[1], made(x[1:])[0, 5:])
 
 
+@pytest.mark.parametrize("levels", [2, 4, 7])
+@LENGTHS
+def test_the_states_after_a_prompt(n: int, levels: int) -> None:
+    """At once what token by token gives."""
+    _, k, v, _, level, *_ = given = drawn(n, levels=levels)
+    _, wanted = log_linear.advance(*given, *log_linear.initial_states(k, v, level))
+    out, found = log_linear.read(*given, LogLinearOptions(chunk=4))
+    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(out, plain(*given))
+
+
 def test_launches_grow_slowly() -> None:
     """Each time the tokens are twice as many, both passes take as many calls more."""
     made = LogLinear(12, 3, options=LogLinearOptions(state=4))
