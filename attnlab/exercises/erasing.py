@@ -1,4 +1,4 @@
-"""Checks of lesson 27: pairs in a matrix, a write that erases, parity, a swap, a gated delta rule."""
+"""Checks of lesson 27: pairs in a matrix, an erasing write, parity, a swap, a gated delta rule."""
 
 from collections.abc import Iterator
 
@@ -138,7 +138,6 @@ check_swap = Exercise(
         but(b=1): "With b = 1 the difference of the rows is erased: both become their mean.",
         but(sign=1): "The rows are exchanged and change their signs: the key is their difference.",
         but(size=1): "The key has the length √2: b |k|² is 4.",
-        but(size=0.5): "The key has the length 1/√2: b |k|² is 1, a projection.",
         (lambda S, i, j: S): "Nothing is exchanged.",
     },
     praise="An exchange is a reflection. A cycle of three objects takes two of them.",

@@ -22,8 +22,8 @@ and beside it a layer of the catalogue as it stands: ``lstm``, whose transition 
 but attention, LSTM and no memory are equal. Tasks, with the right answers of who only guesses:
 
     recall         8 pairs, then all 8 keys; 16 values (6 %)
-    overwriting    8 keys, each written twice, then all 8 keys; 16 values. Who guesses one of the two
-                   values of a key is right in 53 % (`attnlab.tasks.overwriting`)
+    overwriting    8 keys, each written twice, then all 8 keys; 16 values. Who guesses one of the
+                   two values of a key is right in 53 % (`attnlab.tasks.overwriting`)
     parity         16 bits (50 %) (`attnlab.tasks.group_words`)
     S3 swaps       16 exchanges of three objects (17 %)
     S5 swaps       12 exchanges of five objects (1 %)

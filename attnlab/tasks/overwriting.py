@@ -72,8 +72,8 @@ class Overwriting(Task):
         return display_names(ids, [*letters(self.keys, "k"), *values, SEPARATOR])
 
     def written(self, inputs: Tensor) -> Tensor:
-        """All values of the key that is asked for at each position (b, n, rounds), the oldest first;
-        -1 where no key is asked for."""
+        """All values of the key that is asked for at each position (b, n, rounds), the oldest
+        first; -1 where no key is asked for."""
         b, writes = len(inputs), 2 * self.keys * self.rounds
         keys, values = inputs[:, :writes:2], inputs[:, 1:writes:2]
         found = inputs.new_full((*inputs.shape, self.rounds), -1)

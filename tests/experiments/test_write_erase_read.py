@@ -1,4 +1,4 @@
-"""The experiment `write_erase_read`, small: the rules by a loop and by the pages, and what is scored."""
+"""The experiment `write_erase_read`, small: its rules by a loop and by the page; what is scored."""
 
 import pytest
 import torch
