@@ -135,8 +135,14 @@ def _of_heads(name: str, attention: Any) -> Units:
     d, e = heads.head_dim, heads.value_dim
     parts = [Part(heads.value, 0, e), Part(heads.output, 1, share * e)]
     if hasattr(heads, "query"):
-        parts = [Part(heads.query, 0, share * d), Part(heads.key, 0, d), *parts]
+        q, k = _rows(heads.query, heads.heads, d), _rows(heads.key, heads.kv_heads, d)
+        parts = [Part(heads.query, 0, share * q), Part(heads.key, 0, k), *parts]
     return Units(name, "heads", tuple(parts), heads, share, _stuck(attention))
+
+
+def _rows(layer: nn.Module, heads: int, d: int) -> int:
+    """How many rows each head has, which may have more than one query, or key, of width d."""
+    return layer.out_features // heads if isinstance(layer, nn.Linear) else d
 
 
 def _stuck(attention: nn.Module) -> str:

@@ -76,6 +76,14 @@ class Heads(nn.Module):
         What the tokens hold that ``padding`` masks reaches nobody (``zero_nonfinite_padding``).
         ``start`` is the position of the first token, for a rotation; ``at`` those of all.
         """
+        q, k, v = self.projected(x, context, padding=padding, start=start, at=at)
+        return note("queries", q), note("keys", k), note("values", v)
+
+    def projected(
+        self, x: Tensor, context: Tensor | None = None, *, padding: Tensor | None = None,
+        start: int = 0, at: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+        """What ``project`` gives, not noted."""
         if not hasattr(self, "query"):
             raise ValueError("these heads were built with queries=False: they have values alone")
         self.check_input(x, "x")
@@ -96,7 +104,7 @@ class Heads(nn.Module):
             if at is None:
                 at = positions_of(x.shape[1], x.device, padding=padding, start=start)
             q, k = self.positions(q, k, at)
-        return note("queries", q), note("keys", k), note("values", v)
+        return q, k, v
 
     def bias(
         self, n: int, m: int, padding: Tensor | None = None, *, at: Tensor | None = None

@@ -93,6 +93,15 @@ class Rotation(PositionScheme):
         """Queries and keys of the same tokens, turned."""
         return self.queries(q, positions), self.keys(k, positions)
 
+    def of_width(self, head_dim: int) -> "Rotation":
+        """This scheme for heads of another width; a ValueError where it cannot be another's."""
+        if head_dim == self.head_dim:
+            return self
+        raise ValueError(
+            f"{self} was made for heads of width {self.head_dim} and has none of width {head_dim}, "
+            "which is what this layer turns; build the layer with another scheme"
+        )
+
     def check_layer(self, heads: int, head_dim: int, *, causal: bool) -> None:
         super().check_layer(heads, head_dim, causal=causal)
         if self.head_dim != head_dim:

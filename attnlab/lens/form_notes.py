@@ -29,12 +29,15 @@ class FormNotes:
     """The path of the layer whose heads made the queries."""
 
     def calls(self) -> list[Found]:
-        """Each attention call once, as the trace found it or else as the form noted it."""
+        """Each attention call once: as the trace found it, or as the form noted it where it found
+        none, or several softmaxes that the form makes one set of weights of."""
         q, k, v = (self.notes.last(name) for name in ("queries", "keys", "values"))
         if not all(isinstance(x, Tensor) and x.dim() == 4 for x in (q, k, v)):
             return self.found
         same = [found for found in self.found if found.shape[:3] == tuple(q.shape[:3])]
-        return same or [_from_notes(self.notes, q, k, v)]
+        if len(same) == 1 or (same and "weights" not in self.notes):
+            return same
+        return [_from_notes(self.notes, q, k, v)]
 
     def link(self, trace: Trace, weights: Any) -> None:
         """Noted weights come from the noted scores, whatever softmax made them."""

@@ -320,8 +320,10 @@ def test_row_with_nothing_to_see_is_zero(card: Card, form: str) -> None:
         assert all(torch.isfinite(g).all() for g in gradients(out, made))
         for weights in [value for name, value in notes if name == "weights"]:
             assert (weights[..., 3, :] == 0).all()
-            beside = notes.last("sink", weights[..., :0])  # what goes to no key
-            sums = weights.sum(-1) + beside.sum(-1)
+            nothing = weights[..., :0]
+            beside = notes.last("sink", nothing)  # what goes to no key
+            taken = notes.last("subtracted", nothing)  # by a second softmax
+            sums = weights.sum(-1) + beside.sum(-1) + taken.sum(-1)
             torch.testing.assert_close(sums, (sums > 0.5).double())
 
 

@@ -1,4 +1,5 @@
-"""Attention of today's models: latents absorbed or expanded, beside DeepSeek's layer, sinks, gates.
+"""Attention of today's models: latents absorbed or expanded, beside DeepSeek's layer; sinks, gates,
+differences, blocks that are chosen.
 
 The latents are those of DeepSeek-V3 (k = 512, r = 64, heads of 128) with 16 heads of its 128.
 """
@@ -14,11 +15,12 @@ from torch import Tensor, nn
 
 from attnlab import catalog
 from attnlab.core.patterns import causal
-from attnlab.measure.comparison import all_keys, ratio
+from attnlab.measure.comparison import Keys, all_keys, ratio
 from attnlab.measure.report import Row
 from attnlab.measure.timing import compare
-from attnlab.mechanisms.dense import full, gated_attention, sink
+from attnlab.mechanisms.dense import differential, full, gated_attention, sink
 from attnlab.mechanisms.dense.multi_head_latent import FORMS
+from attnlab.mechanisms.learned import moba
 
 DIM, HEADS, WIDTH = 2048, 16, 128
 LATENT: dict[str, Any] = {
@@ -36,6 +38,8 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
         yield from _beside_deepseek(n, repeats, threads)
     for n in (64,) if quick else (1024, 4096):
         yield from _beside_full(n, repeats, threads)
+    for n in (128,) if quick else (8192, 16_384):
+        yield from _chosen_blocks(n, repeats, threads)
 
 
 def _decoded(m: int, repeats: int, threads: int) -> Row:
@@ -89,12 +93,15 @@ def deepseek(n: int) -> tuple[nn.Module, tuple[Tensor, Tensor]]:
 
 
 def _beside_full(n: int, repeats: int, threads: int) -> Iterator[Row]:
-    """What a sink and a gate add to fused attention, causal."""
+    """What a sink, a gate and a second map of half the width add to fused attention, causal."""
     q, k, v, gate = torch.randn(4, 1, 4, n, 64)
     leaves = tuple(x.requires_grad_() for x in (q, k, v))
+    two_q, two_k = (x.unflatten(-1, (2, 32)).transpose(2, 3) for x in (q, k))
+    less = torch.full((1, 4, n), 0.2)
     added: dict[str, Callable[[], Tensor]] = {
         "sink": partial(sink.fused, q, k, v, torch.zeros(4), mask=causal()),
         "gated": partial(gated_attention.fused, q, k, v, gate, mask=causal()),
+        "differential": partial(differential.fused, two_q, two_k, v, less, mask=causal()),
     }
     plain = partial(full.fused, q, k, v, mask=causal())
     for (name, call), which in ((each, which) for each in added.items() for which in PASSES):
@@ -104,6 +111,24 @@ def _beside_full(n: int, repeats: int, threads: int) -> Iterator[Row]:
         }
         mine, its = compare(calls, repeats=repeats, warmup=1, threads=threads)
         yield ratio(f"{name} / full, {which}, n = {n:,}", mine, its, work=all_keys(n, True))
+
+
+def _chosen_blocks(n: int, repeats: int, threads: int) -> Iterator[Row]:
+    """MoBA with three blocks of 512 for each query beside fused attention to all keys, causal."""
+    leaves = tuple(x.requires_grad_() for x in torch.randn(3, 1, 4, n, 64))
+    options = moba.MoBAOptions(block=min(512, n // 8), chosen=3)
+    attends = {
+        "full": partial(full.fused, *leaves, mask=causal()),
+        "MoBA": partial(moba.blocked, *leaves, options=options),
+    }
+    own, others = (options.block + 1) / 2, 2 * options.block
+    for which in PASSES:
+        calls = {name: partial(_run, call, which, leaves) for name, call in attends.items()}
+        dense, blocks = compare(calls, repeats=repeats, warmup=1, threads=threads)
+        keys = all_keys(n, True), Keys(own + others, 3 * options.block)
+        least = {8192: 1.0, 16_384: 3.0}.get(n)
+        figure = f"full / MoBA, {which}, n = {n:,}"
+        yield ratio(figure, dense, blocks, work=keys, at_least=least)
 
 
 def _run(call: Callable[[], Tensor], which: str, leaves: tuple[Tensor, ...]) -> object:

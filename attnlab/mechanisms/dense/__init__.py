@@ -5,7 +5,8 @@ definition, and FlashAttention computes the same tile by tile without storing th
 Multi-query attention shares keys and values between heads, multi-head latent attention makes them
 of one small vector, and complex attention has complex queries and keys. A sink logit, or a gate on
 what was read, lets a head take less than a whole from its keys; forgetting attention has a gate for
-each token, by which all that was before it counts less.
+each token, by which all that was before it counts less. Differential attention subtracts a second
+map of weights from the first.
 """
 
 from attnlab.core.lazy import modules_of

@@ -234,6 +234,10 @@ class RotaryPositions(Rotation):
         both = waves(q, positions, self.options, 1)
         return turned_by(q, both, self.options), turned_by(k, both, self.options)
 
+    def of_width(self, head_dim: int) -> "RotaryPositions":
+        """This scheme for heads of another width."""
+        return RotaryPositions(head_dim, 1, options=self.options)
+
     @checked
     def queries(self, q: Queries, positions: Positions) -> Tensor:
         self._fits(q)

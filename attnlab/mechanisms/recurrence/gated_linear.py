@@ -44,17 +44,19 @@ The paper's letters: its α is our a, its C our c. HGRN2 calls the decay f and i
 Common mistakes: a temperature that divides the logits, and not the logarithm of the decay; a factor
 $e^{-g}$; what a token writes faded by its own decay.
 
-Readings. Both layers follow released code; the papers' texts were not at hand.
+Readings. Both layers follow the code that the authors of GLA released (flash-linear-attention); the
+papers' texts were not at hand.
 
 Departures.
-- queries and keys are as wide as values unless ``head_dim`` is given; in the paper half as wide
-- HGRN2's bounds are learned for all layers together there, here each layer is given its own
+- queries and keys are as wide as values unless ``head_dim`` is given; in that code half as wide
+- HGRN2's bounds are learned there, one for each channel, so that they rise from layer to layer;
+  here each layer is given one number
 - padded tokens are skipped
 
 Gives up. What faded cannot be read again, and what is alike is added up, not replaced.
 
 Yang, Wang, Shen, Panda, Kim. Gated Linear Attention Transformers with Hardware-Efficient Training.
-ICML 2024, arXiv:2312.06635, section 4. HGRN2: Qin, Yang, Sun, Shen, Li, Sun, Zhong. HGRN2: Gated
+ICML 2024, arXiv:2312.06635. HGRN2: Qin, Yang, Sun, Shen, Li, Sun, Zhong. HGRN2: Gated
 Linear RNNs with State Expansion. COLM 2024, arXiv:2404.07904.
 """
 
@@ -123,7 +125,7 @@ def naive(
     q: Queries, k: SelfKeys, v: SelfValues, decay: PerChannel,
     *, options: GatedLinearOptions = GatedLinearOptions(),
 ) -> Outputs:  # fmt: skip
-    """Fade, write and read, token by token (Yang et al., section 4); a comes from ``decay``."""
+    """Fade, write and read, token by token; a comes from ``decay``."""
     q, k, log_a = ruled(q, k, decay, options)
     S, out = initial_state(k, v), []
     for qi, ki, vi, ai in zip(*(x.split(1, dim=2) for x in (q, k, v, log_a.exp())), strict=True):
@@ -210,12 +212,12 @@ class GatedLinear(MatrixMemory):
         self.forms = with_options(FORMS, options)
         values = heads * self.value_dim
         if options.rule == "hgrn2":
-            self.set_output(HeadNorm(1, values, dim))
+            self.set_output(HeadNorm(1, values, dim, epsilon=1e-5))
             return
         rank = 16 if options.rank is None else options.rank
         self.fade, self.decays = nn.Linear(dim, rank, bias=False), nn.Linear(rank, self.widths[0])
         gate = nn.Linear(dim, values, bias=False)
-        self.set_output(HeadNorm(heads, self.value_dim, dim, gate=gate))
+        self.set_output(HeadNorm(heads, self.value_dim, dim, gate=gate, epsilon=1e-5))
 
     def _taken(self, x: Tokens, inputs: Tensor, before: Tensor | None) -> tuple[Tensor, ...]:
         if self.options.rule == "gla":

@@ -41,7 +41,7 @@ Common mistakes: the step left out of what is written, or of the decay; L by dif
 sums, which is wrong beside a decay of $e^{-10^{20}}$; the norm before the gate, as Gated DeltaNet
 has it.
 
-Readings. The block follows the released code; the paper's text was not at hand.
+Readings. The block follows the released code (state-spaces/mamba); the paper was not at hand.
 
 Departures.
 - the projections lie one after the other in the order queries, keys, values, those of the released
@@ -52,7 +52,7 @@ Departures.
 Gives up. All channels of a key fade alike, and nothing is erased.
 
 Dao, Gu. Transformers are SSMs: Generalized Models and Efficient Algorithms Through Structured State
-Space Duality. ICML 2024, arXiv:2405.21060, sections 3 to 7.
+Space Duality. ICML 2024, arXiv:2405.21060.
 """
 
 from dataclasses import dataclass
@@ -107,7 +107,7 @@ class Mamba2Options(Options):
 def naive(
     q: Queries, k: SelfKeys, v: SelfValues, step: PerToken, log_A: PerHead, skip: PerHead
 ) -> Outputs:
-    """Fade, write and read, token by token (Dao & Gu, section 3); Δ is the softplus of ``step``."""
+    """Fade, write and read, token by token; Δ is the softplus of ``step``."""
     delta, log_a = ruled(step, log_A)
     S, out = initial_state(k, v), []
     for qi, ki, vi, ai in zip(
@@ -132,7 +132,7 @@ def ruled(step: PerToken, log_A: PerHead) -> tuple[Tensor, Tensor]:
 def matrix(
     q: Queries, k: SelfKeys, v: SelfValues, step: PerToken, log_A: PerHead, skip: PerHead
 ) -> Outputs:
-    """The map of all values at once (section 5), its mask summed segment by segment."""
+    """The map of all values at once, its mask summed segment by segment."""
     delta, log_a = ruled(step, log_A)
     L = chunks.segments(log_a[..., 0]).exp()
     own = torch.diag_embed(skip[:, None].expand(-1, q.shape[2]))
@@ -147,7 +147,7 @@ def chunked(
     q: Queries, k: SelfKeys, v: SelfValues, step: PerToken, log_A: PerHead, skip: PerHead,
     *, options: Mamba2Options = Mamba2Options(),
 ) -> Outputs:  # fmt: skip
-    """The map inside chunks, the state from one to the next (section 6)."""
+    """The map inside chunks, the state from one to the next."""
     out, S = advance(q, k, v, step, log_A, skip, initial_state(k, v), options)
     note("state", S)
     return out
