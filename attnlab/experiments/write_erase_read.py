@@ -27,6 +27,8 @@ but attention, LSTM and no memory are equal. Tasks, with the right answers of wh
     overwriting    8 keys, each written twice, then all 8 keys; 16 values. Who guesses one of the
                    two values of a key is right in 53 % (`attnlab.tasks.overwriting`), and in 65 %
                    with the first and the last pair, which a convolution can recognise
+    some keys once 8 keys; four of them are written four times, the others at the beginning alone,
+                   so that what is old is not always wrong (6 %)
     parity         16 bits (50 %) (`attnlab.tasks.group_words`)
     S3 swaps       16 exchanges of three objects (17 %)
     S5 swaps       12 exchanges of five objects (1 %)
@@ -167,6 +169,7 @@ class Memory(nn.Module):
 TASKS: Mapping[str, Task] = {
     "recall": Recall(pairs=8, queries=8, keys=16, values=16),
     "overwriting": Overwriting(keys=8, rounds=2, queries=8, values=16),
+    "some keys once": Overwriting(keys=8, rounds=4, once=4, queries=8, values=16),
     "parity": GroupWords(length=16, group="Z2"),
     "S3 swaps": GroupWords(length=16, group="S3", swaps=True),
     "S5 swaps": GroupWords(length=12, group="S5", swaps=True),
@@ -246,7 +249,7 @@ CELLS: Mapping[str, Mapping[str, tuple[float, ...]]] = {
 }
 """The trainings of tasks and arms: the rates that were tried, the better one first."""
 LONG, LONGER = 1200, {"recall": ("sum", "delta"), "S5 swaps": ("delta", "delta to 2")}
-WIDTHS, NARROW = (2, 4, 8), ("sum", "delta")
+NARROW = ("sum", "delta")
 PLACED = " with positions"
 STACKS: Mapping[str, tuple[str, ...]] = {
     "hybrid of four layers": (*("delta to 2",) * 3, "attention"),
@@ -284,8 +287,9 @@ MAIN = Grid(
            for task, arms in CELLS.items() for arm, rates in arms.items()},
         **{f"{task}; {arm}, {LONG} updates": _cell(task, arm, CELLS[task][arm][0], LONG)
            for task, arms in LONGER.items() for arm in arms},
-        **{f"recall; {arm}, d = {d}": _cell("recall", arm, CELLS["recall"][arm][0], head_dim=d)
-           for arm in NARROW for d in WIDTHS},
+        **{f"recall; {arm}, d = 4{more}":
+           _cell("recall", arm, CELLS["recall"][arm][0], steps, head_dim=4)
+           for arm in NARROW for more, steps in (("", USUAL), (f", {LONG} updates", LONG))},
     },
     score=_scores,
     baselines={

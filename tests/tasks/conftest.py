@@ -70,6 +70,7 @@ VARIANTS = [
     ("group_words", {"length": 13}),
     ("group_words", {"length": 7, "group": "S5", "swaps": True}),
     ("overwriting", {"keys": 5, "rounds": 3, "queries": 3, "values": 7}),
+    ("overwriting", {"keys": 5, "rounds": 3, "once": 2, "queries": 3, "values": 7}),
     ("tables", {}),
     ("tables", {"of": "columns", "rows": 3}),
     ("tables", {"ask": "largest", "subjects": ("http", "characters")}),

@@ -18,20 +18,31 @@ def test_a_row_by_hand(monkeypatch):
     assert batch.inputs.tolist() == [[*writes[0], 9, 0, 5, 1]]
     assert batch.targets.tolist() == [[UNSCORED] * 13 + [5, UNSCORED, 4]]
     assert task.tokens(batch.inputs[0])[-4:] == ["|", "a", "3", "b"]
-    assert task.written(batch.inputs)[0, 13].tolist() == [3, 8, 5]
-    assert task.written(batch.inputs)[0, 15].tolist() == [6, 2, 4]
     assert "the newest value of a is 3, the newest value of b is 2" in task.example().description
 
 
-def test_the_answer_is_the_newest_of_all_values():
-    task = Overwriting(keys=5, rounds=3, queries=3, values=11)
+@pytest.mark.parametrize("once", [0, 2])
+def test_the_answer_is_the_newest_of_all_values(once):
+    task = Overwriting(keys=5, rounds=3, once=once, queries=3, values=11)
     batch = task.batch("train", 211, seed=0)
-    asked = batch.targets != UNSCORED
-    written = task.written(batch.inputs)
-    assert asked.sum(1).eq(3).all()
-    assert (written[asked][:, -1] == batch.targets[asked]).all()
-    assert (written[~asked] == -1).all()
-    assert (written[asked][:, 0] == batch.targets[asked]).double().mean() < 0.2
+    for inputs, targets in zip(batch.inputs.tolist(), batch.targets.tolist(), strict=True):
+        end = 2 * task.writes
+        newest = dict(zip(inputs[0:end:2], inputs[1:end:2], strict=True))
+        assert inputs[end] == 16
+        assert targets[end + 1 :: 2] == [newest[key] for key in inputs[end + 1 :: 2]]
+        assert len(set(inputs[end + 1 :: 2])) == 3
+        assert set(targets[: end + 1] + targets[end + 2 :: 2]) == {UNSCORED}
+
+
+def test_some_keys_are_written_in_the_first_round_alone():
+    task = Overwriting(keys=5, rounds=3, once=2, queries=3, values=11)
+    assert task.writes == 5 + 2 * 3
+    batch = task.batch("train", 307, seed=0)
+    keys = batch.inputs[:, :22:2]
+    assert (keys[:, :5].sort(-1).values == np.arange(5)).all()
+    times = np.stack([(keys == key).sum(1) for key in range(5)], 1)
+    assert (np.sort(times, 1) == [1, 1, 3, 3, 3]).all()
+    assert ((times == 1).mean(0) > 0.3).all()
 
 
 def test_each_key_is_written_once_in_a_round():
@@ -52,6 +63,7 @@ def test_the_writes_decide_the_split(split):
         ({"queries": 9}, "queries=9 and keys=8"),
         ({"keys": 2, "rounds": 1, "queries": 1, "values": 5}, "only 25 different sequences"),
         ({"rounds": 0}, "rounds should be at least 1"),
+        ({"once": 8}, "once=8 and keys=8"),
     ],
 )
 def test_bad_options_are_refused(options, sentence):
