@@ -7,6 +7,7 @@ import types
 from collections.abc import Iterator
 
 import pytest
+import sympy
 import torch
 from attnlab_widgets.card_maps import beside
 from attnlab_widgets.wall_cards import described
@@ -127,3 +128,9 @@ def test_claims_are_for_cards_of_the_catalogue_that_mix() -> None:
         claims("rope")
     with pytest.raises(TypeError, match="the name of a mechanism or its card"):
         claims(3)  # type: ignore[arg-type]
+
+
+def test_a_loop_that_its_card_does_not_claim_is_told_what_to_claim() -> None:
+    with pytest.raises(AssertionError, match=r"`launches` should say how, as \{'recurrent': n\}"):
+        mechanisms._check_launches("recurrent", sympy.Integer(1), (16, 32, 64), (165, 325, 645))
+    mechanisms._check_launches("recurrent", sympy.Symbol("n"), (16, 32, 64), (165, 325, 645))

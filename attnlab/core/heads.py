@@ -99,12 +99,17 @@ class Heads(nn.Module):
             context = zero_nonfinite_padding(context, padding)
         q = self.split(self.query(x), self.head_dim)
         k = self.split(self.key(context), self.head_dim)
+        q, k = self.compared(q, k)
         v = self.values(context)
         if isinstance(self.positions, Rotation):
             if at is None:
                 at = positions_of(x.shape[1], x.device, padding=padding, start=start)
             q, k = self.positions(q, k, at)
         return q, k, v
+
+    def compared(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries and keys before they are turned, for a subclass to normalise."""
+        return q, k
 
     def bias(
         self, n: int, m: int, padding: Tensor | None = None, *, at: Tensor | None = None

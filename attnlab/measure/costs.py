@@ -126,9 +126,9 @@ def _counts(subject: Layer, n: int, backward: bool, device: str) -> Counts:
         given = subject.sequence(n, device), subject.extra_inputs(n, device)
         call = _call(layer, *given)
         with _cpu_kernels():
-            linear = _linear_flops(layer, call)  # first, as a layout is made once for each length
+            # first, as a layout is made once for each length
+            linear, saved = _linear_flops_and_saved(layer, *given)
             booked = _count(call, backward)
-            saved = _saved(layer, *given)
     kinds = {
         (what, *kind): value
         for kind, values in booked.by_kind.items()
@@ -169,27 +169,17 @@ def _count(call: Callable[[], Any], backward: bool) -> Count:
         return count(call, backward=backward)
 
 
-def _linear_flops(layer: nn.Module, call: Callable[[], Any]) -> int:
-    """FLOPs of the linear maps, real and complex, in one forward pass."""
-    total = 0
-
-    def book(part: nn.Module, args: tuple[Tensor, ...], _: Any) -> None:
-        nonlocal total
-        total += count(type(part).forward, part, *args).flops
-
-    maps = [part for part in layer.modules() if isinstance(part, nn.Linear | ComplexLinear)]
-    hooks = [part.register_forward_hook(book) for part in maps]
-    with torch.no_grad():
-        call()
-    for hook in hooks:
-        hook.remove()
-    return total
-
-
-def _saved(layer: nn.Module, x: Tensor, told: dict[str, Any]) -> int:
-    """Bytes that autograd keeps for the backward pass, each storage once."""
+def _linear_flops_and_saved(layer: nn.Module, x: Tensor, told: dict[str, Any]) -> tuple[int, int]:
+    """The FLOPs of the linear maps, real and complex, in one forward pass, and the bytes that
+    autograd keeps for the backward pass, each storage once."""
     given = {id(tensor.untyped_storage()) for tensor in (x, *layer.parameters(), *layer.buffers())}
     kept: dict[int, torch.UntypedStorage] = {}
+    linear = 0
+
+    def book(part: nn.Module, args: tuple[Tensor, ...], _: Any) -> None:
+        nonlocal linear
+        with torch.no_grad():
+            linear += count(type(part).forward, part, *args).flops
 
     def pack(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
@@ -197,11 +187,15 @@ def _saved(layer: nn.Module, x: Tensor, told: dict[str, Any]) -> int:
             kept[id(storage)] = storage
         return tensor
 
+    maps = [part for part in layer.modules() if isinstance(part, nn.Linear | ComplexLinear)]
+    hooks = [part.register_forward_hook(book) for part in maps]
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         out = layer(x, **told)
     bytes_kept = sum(storage.nbytes() for storage in kept.values())
     del out
-    return bytes_kept
+    for hook in hooks:
+        hook.remove()
+    return linear, bytes_kept
 
 
 @once_for_each

@@ -23,6 +23,9 @@ from typing import Any
 Counts = dict[Any, int]
 """What was counted, by its name; (largest or peak, operation, axes) are those of a kind."""
 
+Points = list[tuple[int, int]]
+"""Values by their lengths."""
+
 STEPS = (4, 5, 6, 7)
 LADDER = {
     1: (8, 9, 10, 11, 80, 120),
@@ -36,6 +39,7 @@ over tokens. The last is far away, where larger blocks would show, and a logarit
 OWN = (*STEPS, 16)
 """How many blocks are counted of a size that the layer itself names."""
 LONG = 3000  # tokens: several of the largest blocks
+AS_QUICK = 4  # times the operations of the longest of such lengths, n itself is counted
 BESIDE = Fraction(1, 50)  # of its value, that a count may lie beside a straight line
 EXACT = ("flops", "linear", "parameters")
 NEARLY = ("written", "saved")
@@ -53,40 +57,63 @@ def by_law(counts_at: Callable[[int], Counts], n: int, blocks: Iterable[int] = (
     tokens, *small, half, whole = LADDER.items()
     for period, steps in (tokens, *near, *small, *far, half, whole):
         lengths = [n % period + step * period for step in steps]
-        found = _counted(lengths, counts_at) if lengths[-1] < n else None
+        if lengths[-1] >= n:
+            continue
+        found = _counted(lengths, counts_at, n)
+        if found is None:
+            return None
         if found and (known := _found(found, n)):
             return known
-        if not found and LONG <= lengths[-1] < n:
-            return None  # as many operations at any length
     return None
 
 
-def _counted(lengths: list[int], counts_at: Callable[[int], Counts]) -> dict[int, Counts] | None:
-    """The counts at some lengths, between which the number of operations grows; else None.
+def _counted(
+    lengths: list[int], counts_at: Callable[[int], Counts], n: int
+) -> dict[int, Counts] | None:
+    """The counts at some lengths; none of them where no law can hold, None where n is as quick.
 
-    At lengths far below a block, nothing is known of what blocks cost: so a first step that calls
-    no more operations is the end, unless the lengths are thousands of tokens.
+    Far below the size of a block nothing is known of what blocks cost, so lengths between which no
+    more operations are called are the end, as is a fourth one that lies on no polynomial. At
+    thousands of tokens, the first and the last of them tell how much more n itself would cost.
     """
+    long = lengths[-1] >= LONG
     found: dict[int, Counts] = {}
-    for length in lengths:
+    for length in (lengths[0], lengths[-1], *lengths[1:-1]) if long else lengths:
         found[length] = counts_at(length)
-        numbers = [counts["operations"] for counts in found.values()]
-        if lengths[-1] < LONG and len(set(numbers)) < len(numbers):
-            return None
-    return found if numbers[0] < numbers[-1] else None
+        numbers = [found[each]["operations"] for each in sorted(found)]
+        if long and len(found) == 2:
+            slope = Fraction(numbers[1] - numbers[0], lengths[-1] - lengths[0])
+            if numbers[1] + slope * (n - lengths[-1]) <= AS_QUICK * numbers[1]:
+                return None
+        if not long and any(after <= before for before, after in itertools.pairwise(numbers)):
+            return {}
+        if len(found) > 3 and not _on_a_law(found, n):
+            return {}
+    return dict(sorted(found.items()))
 
 
-def _found(found: dict[int, Counts], n: int) -> Counts | None:
+def _on_a_law(found: dict[int, Counts], n: int) -> bool:
+    series, _ = _series(found)
+    return all(law(series[name], n) is not None for name in EXACT)
+
+
+def _series(found: dict[int, Counts]) -> tuple[dict[Any, Points], Points]:
+    """What was counted at each length, by its name; FLOPs without those of sorts, which follow."""
     series = {
         name: [(length, each.get(name, 0)) for length, each in found.items()]
         for name in {name for each in found.values() for name in each}
     }
     sorts = series.pop("sorts", [(length, 0) for length in found])
+    both = zip(series["flops"], sorts, strict=True)
+    series["flops"] = [(length, all_ - sort) for (length, all_), (_, sort) in both]
+    return series, sorts
+
+
+def _found(found: dict[int, Counts], n: int) -> Counts | None:
+    series, sorts = _series(found)
     compared = n_log_n(sorts, n)
     if compared is None:
         return None
-    both = zip(series["flops"], sorts, strict=True)
-    series["flops"] = [(length, all_ - sort) for (length, all_), (_, sort) in both]
     known = {name: law(series[name], n) for name in EXACT}
     known["flops"] = None if known["flops"] is None else known["flops"] + compared
     known |= {name: law(series[name], n) or near_a_line(series[name], n) for name in NEARLY}
@@ -99,7 +126,7 @@ def _found(found: dict[int, Counts], n: int) -> Counts | None:
     return {name: value for name, value in known.items() if value is not None}
 
 
-def law(points: list[tuple[int, int]], n: int) -> int | None:
+def law(points: Points, n: int) -> int | None:
     """The value at n of the polynomial through three points; None if it misses another."""
     through = points[:3]
     if any(_at(through, length) != value for length, value in points):
@@ -108,7 +135,7 @@ def law(points: list[tuple[int, int]], n: int) -> int | None:
     return int(value) if value.denominator == 1 else None
 
 
-def n_log_n(points: list[tuple[int, int]], n: int) -> int | None:
+def n_log_n(points: Points, n: int) -> int | None:
     """The comparisons of sorts of n elements, as many at any length; None if they are not."""
     (x, first), *_ = points
     rows = round(first / (x * math.log2(x)))
@@ -117,7 +144,7 @@ def n_log_n(points: list[tuple[int, int]], n: int) -> int | None:
     return round(rows * n * math.log2(n))
 
 
-def near_a_line(points: list[tuple[int, int]], n: int) -> int | None:
+def near_a_line(points: Points, n: int) -> int | None:
     """The value at n of the line through the ends, if the others lie close to it."""
     ends = [points[0], points[-1]]
     if any(abs(_at(ends, length) - value) > BESIDE * value for length, value in points):
@@ -125,7 +152,7 @@ def near_a_line(points: list[tuple[int, int]], n: int) -> int | None:
     return round(_at(ends, n))
 
 
-def proportional(points: list[tuple[int, int]], n: int) -> int | None:
+def proportional(points: Points, n: int) -> int | None:
     """The value at n of what is constant first, then larger, and as many times the length."""
     (x, a), (y, b) = points[-2:]
     before = {value for _, value in points[:-2]}
@@ -133,7 +160,7 @@ def proportional(points: list[tuple[int, int]], n: int) -> int | None:
     return a * n // x if grows else None
 
 
-def _most(kinds: list[list[tuple[int, int]]], n: int) -> int | None:
+def _most(kinds: list[Points], n: int) -> int | None:
     """The largest at n of several; None if one without a law could be larger.
 
     A kind without a law is made of a few blocks at once. It grows at most as fast as it did.
@@ -148,7 +175,7 @@ def _most(kinds: list[list[tuple[int, int]]], n: int) -> int | None:
     return most
 
 
-def _at(points: list[tuple[int, int]], n: int) -> Fraction:
+def _at(points: Points, n: int) -> Fraction:
     """Lagrange's polynomial, exactly."""
     total = Fraction(0)
     for x, y in points:

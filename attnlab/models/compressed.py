@@ -14,9 +14,10 @@ What a mask has cut is 0 afterwards, also below the mask.
 
 import copy
 import json
+import reprlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,7 @@ from attnlab.compression.kmeans_weights import KMeansOptions, SharedLinear
 from attnlab.compression.levels import Levels, as_bits, as_bytes, packed, unpacked
 from attnlab.compression.matrices import check_module, mask_on, put_mask
 from attnlab.compression.quantized import (
+    Activations,
     QuantizedEmbedding,
     QuantizedLinear,
     QuantizedWeight,
@@ -33,6 +35,7 @@ from attnlab.compression.quantized import (
 )
 from attnlab.compression.units import shrink, units_of
 from attnlab.core.files import checked_place
+from attnlab.core.options import check_value
 from attnlab.models.storage import load_tensors, read_told, save_tensors
 
 TOLD = "compressed"
@@ -87,15 +90,47 @@ def _packed(name: str, q: Tensor, zeros: Tensor, bits: int, lowest: int) -> dict
     }
 
 
+class _Tensors(dict[str, Tensor]):
+    """The tensors of a file, which are taken out one by one."""
+
+    def __init__(self, tensors: Mapping[str, Tensor], path: str | Path) -> None:
+        super().__init__(tensors)
+        self.path = path
+
+    def known(self, name: str) -> Tensor:
+        if name not in self:
+            raise ValueError(f"{self.path} lacks {name}: load another copy of it")
+        return self[name]
+
+    def take(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        found = self.known(name)
+        if found.shape != shape:
+            raise ValueError(f"{self.path} holds {name} as {tuple(found.shape)}, not {shape}")
+        return self.pop(name)
+
+    def take_bits(self, name: str, count: int) -> Tensor:
+        """What takes ``count`` bits, as the bytes that hold them."""
+        bytes_of = self.take(name, (-(-count // 8),))
+        if bytes_of.dtype != torch.uint8:
+            raise ValueError(f"{self.path} holds {name} as {bytes_of.dtype}, not as bytes")
+        return bytes_of
+
+    def take_mask(self, name: str, shape: list[int]) -> Tensor:
+        size = _size(shape)
+        return as_bits(self.take_bits(name, size), size).bool().view(shape)
+
+
 def _unpacked(
-    name: str, tensors: dict[str, Tensor], shape: list[int], bits: int, lowest: int, zero: Tensor
+    name: str, tensors: _Tensors, shape: list[int], bits: int, lowest: int, zero: Tensor
 ) -> Tensor:
     """The integers that ``_packed`` has written, of int8; ``zero`` is the one of 0."""
-    if name in tensors:
-        return unpacked(tensors.pop(name), _size(shape), bits, lowest).view(shape)
-    mask = as_bits(tensors.pop(f"{name}.mask"), _size(shape)).bool().view(shape)
+    size = _size(shape)
+    if f"{name}.mask" not in tensors:
+        return unpacked(tensors.take_bits(name, size * bits), size, bits, lowest).view(shape)
+    mask = tensors.take_mask(f"{name}.mask", shape)
     q = zero.to(torch.int8).expand(shape).clone()
-    q[mask] = unpacked(tensors.pop(f"{name}.left"), int(mask.sum()), bits, lowest)
+    left = int(mask.sum())
+    q[mask] = unpacked(tensors.take_bits(f"{name}.left", left * bits), left, bits, lowest)
     return q
 
 
@@ -109,13 +144,13 @@ def _mask_parts(mask: Tensor) -> dict[str, Tensor]:
     return {"mask": as_bytes(mask.flatten())}
 
 
-def _mask_of(tensors: dict[str, Tensor], name: str, shape: list[int]) -> Tensor:
+def _mask_of(tensors: _Tensors, name: str, shape: list[int]) -> Tensor:
     if f"{name}.mask" in tensors:
-        return as_bits(tensors.pop(f"{name}.mask"), _size(shape)).bool().view(shape)
+        return tensors.take_mask(f"{name}.mask", shape)
     mask = torch.ones(shape, dtype=torch.bool)
     for axis, part in enumerate(("rows", "columns")):
         if f"{name}.{part}" in tensors:
-            bits = as_bits(tensors.pop(f"{name}.{part}"), shape[axis]).bool()
+            bits = tensors.take_mask(f"{name}.{part}", shape[axis : axis + 1])
             mask &= bits if axis else bits[:, None]
     return mask
 
@@ -140,23 +175,25 @@ def load_compressed(path: str | Path, module: nn.Module) -> nn.Module:
     Raises ValueError for a file that ``save_compressed`` has not written, and for another module.
     """
     check_module(module)
-    told, tensors = _read(path), load_tensors(path)
+    if any(x.is_meta for x in module.state_dict().values()):
+        raise ValueError("the module is on the meta device and has no numbers that could be filled")
+    tensors, told = _Tensors(load_tensors(path), path), _read(path)
     made = copy.deepcopy(module)
     parts = dict(made.named_modules(remove_duplicate=False))
     unknown = [name for name in told if name not in parts]
     if unknown:
         raise ValueError(f"{path} is of another module: this one has no layer {unknown[0]!r}")
     _shrink(made, {**{n: list(x.shape) for n, x in tensors.items()}, **_shapes(told)})
+    _check_parts(parts, told, path)
     new: dict[str, nn.Module] = {}
     for name, own in told.items():
         before = f"{name}." if name else ""
         if own["kind"] == "masked":
             for each, shape in own["shapes"].items():
                 mask = _mask_of(tensors, f"{before}{each}", shape)
-                values = torch.zeros(shape, dtype=tensors[f"{before}{each}.left"].dtype)
-                values[mask] = tensors.pop(f"{before}{each}.left")
-                if [*getattr(parts[name], each).shape] != shape:
-                    raise ValueError(_other(path, f"{before}{each}"))
+                left = tensors.take(f"{before}{each}.left", (int(mask.sum()),))
+                values = torch.zeros(shape, dtype=left.dtype)
+                values[mask] = left
                 put_mask(parts[name], mask, each)
                 tensors[f"{before}parametrizations.{each}.original"] = values
                 tensors[f"{before}parametrizations.{each}.0.mask"] = mask
@@ -170,11 +207,11 @@ def load_compressed(path: str | Path, module: nn.Module) -> nn.Module:
         else:
             new[name] = _integers(own, name, parts[name], tensors)
     made = put(made, new)
-    _fill(made, tensors, path)
-    for name, own in told.items():
-        if own.get("same", name) != name:
-            known: Any = dict(made.named_modules())
-            known[name].share_with(known[own["same"]])
+    again = {name: own["same"] for name, own in told.items() if own.get("same", name) != name}
+    _fill(made, tensors, again, path)
+    for name, same in again.items():
+        known: Any = dict(made.named_modules())
+        known[name].share_with(known[same])
     return made
 
 
@@ -186,6 +223,18 @@ def _shapes(told: dict[str, Any]) -> dict[str, list[int]]:
         if shape is not None:
             found[f"{name}.weight" if name else "weight"] = shape
     return found
+
+
+def _check_parts(parts: Mapping[str, nn.Module], told: dict[str, Any], path: str | Path) -> None:
+    """A ValueError for a layer of another kind or shape than the one that was compressed."""
+    kinds = {"linear": nn.Linear, "shared": nn.Linear, "embedding": nn.Embedding}
+    for name, own in told.items():
+        shapes = own["shapes"] if own["kind"] == "masked" else {"weight": own["shape"]}
+        for each, shape in shapes.items():
+            weight = getattr(parts[name], each, None)
+            of_kind = isinstance(parts[name], kinds.get(own["kind"], nn.Module))
+            if not of_kind or not isinstance(weight, Tensor) or [*weight.shape] != shape:
+                raise ValueError(_other(path, f"{name}.{each}" if name else each))
 
 
 def _shrink(module: nn.Module, shapes: Mapping[str, list[int]]) -> None:
@@ -203,46 +252,73 @@ def _shrink(module: nn.Module, shapes: Mapping[str, list[int]]) -> None:
             shrink(place, torch.arange(place.count) < left)
 
 
-def _integers(
-    own: dict[str, Any], name: str, part: Any, tensors: dict[str, Tensor]
-) -> QuantizedWeight:
+def _integers(own: dict[str, Any], name: str, part: Any, tensors: _Tensors) -> QuantizedWeight:
     levels = Levels(bits=own["bits"], scheme=own["scheme"], per=own["per"])
     before = f"{name}." if name else ""
     if own["kind"] == "linear":
-        given: Any = tuple(tensors.get(f"{before}{end}") for end in ("low", "high"))
         static = own["activations"] == "static"
-        made: Any = QuantizedLinear(
-            part.weight, part.bias, levels, own["activations"], given if static else None
-        )
+        ends: Any = [tensors.known(f"{before}{end}") for end in ("low", "high")] if static else None
+        made: Any = QuantizedLinear(part.weight, part.bias, levels, own["activations"], ends)
     else:
         made = QuantizedEmbedding(part.weight, levels)
     made.train(part.training)
     if own["same"] == name:
-        zero = tensors[f"{before}zero"]
+        zero = tensors.known(f"{before}zero")
         tensors[f"{before}q"] = _unpacked(
             f"{before}q", tensors, own["shape"], levels.bits, levels.lowest, zero
         )
     return made
 
 
-def _fill(module: nn.Module, tensors: dict[str, Tensor], path: str | Path) -> None:
-    state = module.state_dict()
+def _fill(
+    module: nn.Module, tensors: dict[str, Tensor], again: Mapping[str, str], path: str | Path
+) -> None:
+    """Gives the module all numbers of the file, if it has those of all its tensors. Those of tied
+    ones are written once, as are those of quantized weights that are the same ``again``."""
+    state = module.state_dict(keep_vars=True)
     wrong = [n for n, x in tensors.items() if n not in state or state[n].shape != x.shape]
+    filled = {id(state[name]) for name in tensors if name in state}
+    filled |= {id(state.get(f"{name}.{n}")) for name in again for n in ("q", "step", "zero")}
+    wrong += [n for n, x in state.items() if id(x) not in filled and x.numel()]
     if wrong:
         raise ValueError(_other(path, wrong[0]))
-    module.load_state_dict(tensors, strict=False)  # second names of tied matrices are missing
+    module.load_state_dict(tensors, strict=False)
 
 
 def _other(path: str | Path, name: str) -> str:
-    return f"{path} is of another module: {name} is missing here or has another shape"
+    return f"{path} is of another module: {name} is missing in one of them or has another shape"
 
 
 def _read(path: str | Path) -> dict[str, Any]:
     metadata = read_told(path)
     if TOLD not in metadata:
         raise ValueError(f"{path} holds no compressed module: save_compressed did not write it")
-    found: dict[str, Any] = json.loads(metadata[TOLD])
-    return found
+    try:
+        return _checked(json.loads(metadata[TOLD]))
+    except KeyError as error:
+        reason = f"{error} is missing"
+    except (ValueError, TypeError, RecursionError) as error:
+        reason = str(error)
+    raise ValueError(f"{path} tells of a compression that attnlab does not know: {reason}")
+
+
+def _checked(told: Any) -> dict[str, Any]:
+    """What ``save_compressed`` tells, if it is that."""
+    if not isinstance(told, dict):
+        raise TypeError(f"an object of JSON is expected, got {reprlib.repr(told)}")
+    for own in told.values():
+        kind = check_value("kind", own["kind"], Literal["masked", "shared", "linear", "embedding"])
+        if kind == "shared":
+            KMeansOptions(bits=own["bits"], rounds=own["rounds"])
+        elif kind != "masked":
+            Levels(bits=own["bits"], scheme=own["scheme"], per=own["per"])
+            check_value("activations", own["activations"], Activations)
+            if told[own["same"]].get("same") != own["same"]:
+                raise ValueError(f"{own['same']!r} is the same as another one")
+        for shape in own["shapes"].values() if kind == "masked" else [own["shape"]]:
+            if not all(isinstance(size, int) and 0 <= size < 2**31 for size in shape):
+                raise ValueError(f"a shape is of sizes, got {reprlib.repr(shape)}")
+    return told
 
 
 def _size(shape: list[int]) -> int:

@@ -7,6 +7,7 @@ config describes before memory is allocated for that model.
 """
 
 import json
+import operator
 import os
 from collections.abc import Callable, Mapping
 from hashlib import sha256
@@ -156,12 +157,18 @@ def load_tensors(path: str | Path) -> dict[str, Tensor]:
     """All tensors of a file, if it is as it was written."""
     metadata, tensors = _open(path, lambda file: (file.metadata() or {}, _tensors(file)))
     written = metadata.pop(DIGEST, None)
-    if written not in (None, _digest(metadata, tensors)):
+    damaged = written is None and any(map(_nearly_digest, metadata))
+    if damaged or written not in (None, _digest(metadata, tensors)):
         raise ValueError(
             f"{path} has been damaged or changed since it was written (its digest differs): load "
             "another copy of it"
         )
     return tensors
+
+
+def _nearly_digest(name: str) -> bool:
+    """Whether one character makes a name differ from that of the digest, as one bit can do."""
+    return len(name) == len(DIGEST) and sum(map(operator.ne, name, DIGEST)) == 1
 
 
 def _is_json(config: Mapping[str, Any]) -> bool:

@@ -648,7 +648,7 @@ def test_cost_grows_as_claimed(card: Card, variant: int) -> None:
         if lengths == FEW and _loops(layer) and all(map(_grows_early, claims.values())):
             lengths = SHORT
         *counts, launches = zip(*_counts(layer, lengths), strict=True)
-        _check_launches(_in_n_alone(card, "launches", form, options), lengths, launches)
+        _check_launches(form, _in_n_alone(card, "launches", form, options), lengths, launches)
         for (what, claim), values in zip(claims.items(), counts, strict=True):
             claimed = _at(claim, lengths)
             if what == "memory" and form == "blocked":
@@ -661,11 +661,16 @@ def test_cost_grows_as_claimed(card: Card, variant: int) -> None:
                 assert what == "memory" or grows >= expected - 0.1, (form, what, values)
 
 
-def _check_launches(claim: sympy.Expr, lengths: tuple[int, ...], launches: Sequence[int]) -> None:
+def _check_launches(
+    form: str, claim: sympy.Expr, lengths: tuple[int, ...], launches: Sequence[int]
+) -> None:
     """The operations that a layer calls grow at most as claimed, up to the ends of its chunks."""
     *shorter, longest = zip(_at(claim, lengths), launches, strict=True)
     bound = max(called * longest[0] / claimed for claimed, called in shorter)
-    assert longest[1] <= 1.3 * bound + 4, (claim, launches)
+    assert longest[1] <= 1.3 * bound + 4, (
+        f"{form} calls {launches} operations at {lengths} tokens, and its card claims that they "
+        f"grow as {claim}: `launches` should say how, as {{{form!r}: n}} for a loop over tokens"
+    )
 
 
 @pytest.mark.parametrize("card", EACH)

@@ -28,10 +28,10 @@ AT_USUAL_WIDTHS = {("linear", "chunked"), ("axial", "blocked")}  # their segment
         ("reformer", "chunked", 14_849, False),
         ("block_recurrent", "chunked", 301, False),
         ("block_recurrent", "naive", 301, False),
-        ("rwkv", "chunked", 8_387, False),
     ],
 )
-def test_the_law_of_a_form_is_what_it_costs(name, form, n, backward) -> None:
+def test_the_law_of_a_form_is_what_it_costs(name, form, n, backward, monkeypatch) -> None:
+    monkeypatch.setattr(laws, "AS_QUICK", 0)  # these lengths could be counted themselves
     options = {"window": 64} if name == "longformer" else {}
     layer = subject(name, dim=16, heads=8, form=form, **options)
     if (name, form) in AT_USUAL_WIDTHS:
@@ -64,6 +64,23 @@ def test_a_million_tokens_are_counted_at_short_lengths(name, form, monkeypatch) 
     assert max(lengths) < 15_000
     assert name != "block_recurrent" or sum(lengths) < 500
     assert form != "recurrent" or sum(lengths) < 500  # as each token is a step
+
+
+def test_what_takes_few_more_steps_for_many_more_tokens_is_counted_itself(monkeypatch) -> None:
+    """RWKV's chunks: the rounds that gather them grow with the logarithm of the length."""
+    booked = {}
+    counts = costs._counts
+
+    def noted(layer, n, *rest, **options):
+        found = counts(layer, n, *rest, **options)
+        booked[n] = found["operations"]
+        return found
+
+    monkeypatch.setattr(costs, "_counts", noted)
+    found = costs.counted.__wrapped__(subject("rwkv", form="chunked"), 10**6)
+    assert 10**6 in booked
+    assert sum(booked.values()) < 14_000  # of which 2,800 are those of a million tokens
+    assert found.flops == counts(subject("rwkv", form="chunked"), 10**6, False, "meta")["flops"]
 
 
 def counted(n: int, blocks: int = 8) -> laws.Counts:
