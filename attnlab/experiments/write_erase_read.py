@@ -225,6 +225,7 @@ def _scores(trained: Trained) -> Scores:
 
 CELLS: Mapping[str, Mapping[str, tuple[float, ...]]] = {
     "recall": {
+        "no memory": FASTER,
         "sum": FAST,
         "delta": SLOWER,
         "attention": FAST,
@@ -250,10 +251,12 @@ CELLS: Mapping[str, Mapping[str, tuple[float, ...]]] = {
         "lstm": FAST,
         "attention": SLOWER,
         "attention with positions": FASTER,
+        "hybrid of four layers": FAST,
     },
     "S5 swaps": {
         "delta": FASTER,
         "delta to 2": FASTER,
+        "lstm": FASTER,
     },
 }
 """The trainings of tasks and arms: the rates that were tried, the better one first."""
