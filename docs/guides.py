@@ -5,7 +5,10 @@ from pathlib import Path
 from docs.places import Sources
 
 FOLDER = Path(__file__).parent / "guides"
-ORDER = ("your_own_model", "your_own_mechanism", "add_a_mechanism", "exports", "public")
+ORDER = (
+    "your_own_model", "your_own_mechanism", "add_a_mechanism", "exports", "what_models_keep",
+    "public",
+)  # fmt: skip
 
 
 def write(sources: Sources) -> None:

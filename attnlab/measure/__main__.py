@@ -1,12 +1,13 @@
-"""`python -m attnlab.measure`: a sweep, `compare A.json B.json`, or topics."""
+"""`python -m attnlab.measure`: a sweep, `compare A.json B.json`, `cache`, or topics."""
 
 import sys
 from collections.abc import Sequence
 
-from attnlab.measure import benchmarks, command, sweep_command
+from attnlab.measure import benchmarks, cache_command, command, sweep_command
 
 _DESCRIPTION = """`sweep [name …]`, also with an option of the sweep alone: every mechanism over a
-range of lengths (`sweep --help`); `compare A.json B.json` says what two sweeps differ in. With
+range of lengths (`sweep --help`); `compare A.json B.json` says what two sweeps differ in;
+`cache [model …]` what models of Transformers keep for their next token (`cache --help`). With
 topics: attnlab beside what it is compared to, each topic in one run, interleaved, medians.
 `--list` shows the topics."""
 
@@ -17,6 +18,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return command.helped(command.parser(benchmarks, "topic", _DESCRIPTION))
     if given[0] == "sweep":
         return sweep_command.main(given[1:])
+    if given[0] == "cache":
+        return cache_command.main(given[1:])
     if given[0] == "compare":
         try:
             print(sweep_command.compare(given[1:]))

@@ -99,6 +99,13 @@ def lost_by_a_product():
     return conditional_total_correlation(both, torch.tensor([0.5, 0.5]))
 
 
+def eigenvalue_along_a_key():
+    """Of a key of five channels."""
+    k = torch.tensor([0.1, 0.7, 0.5, 0.4, 0.3], dtype=torch.float64).sqrt()
+    k = k / k.norm()
+    return torch.linalg.eigvalsh(0.9 * (torch.eye(5) - 0.5 * torch.outer(k, k))).min()
+
+
 # The right numbers, found in another way or rounded as a learner might.
 OTHERWISE = {
     "check_arrival_share": (0.14, 0.138, np.float32(4 / 29)),
@@ -122,6 +129,7 @@ OTHERWISE = {
     "check_equal_lengths": (18 / 6,),
     "check_equal_pairs": (min(n for n in range(1, 999) if n * n >= 2 * 32 * n),),
     "check_etc_pairs": (etc.ETCOptions(global_tokens=20, radius=10).pattern().count(1020),),
+    "check_erased_eigenvalue": (eigenvalue_along_a_key(),),
     "check_exact_pairs": (
         int(torch.linalg.matrix_rank(torch.arange(1.0, 1585).square().sin().view(99, 16))),
     ),
@@ -140,6 +148,9 @@ OTHERWISE = {
     "check_mode_half_life": (200 * math.log(2), 139),
     "check_nats_lost": (lost_by_a_product(), 6.238),
     "check_quantized_bytes": (integers_of_4_bits(), 526_848),
+    "check_overflow_tokens": (
+        next(t for t in range(1, 99) if torch.tensor(2.0 * t).exp().isinf()),
+    ),
     "check_path_count": (len(list(itertools.product(range(7), repeat=3))),),
     "check_projection_parameters": (24 * 128 * 512, 1.57e6, 1.6e6),
     "check_pruning_rounds": (

@@ -35,6 +35,7 @@ _HOMES = {
     "QueryKeySpace": "query_key_space",
     "QueryOnAPlane": "query_on_a_plane",
     "SignalLab": "signal_lab",
+    "StateView": "state_view",
     "Survey": "survey",
     "SynthesizerLab": "synthesizer_lab",
     "TableView": "table_view",
@@ -64,6 +65,7 @@ __all__ = [
     "QueryKeySpace",
     "QueryOnAPlane",
     "SignalLab",
+    "StateView",
     "Survey",
     "SynthesizerLab",
     "TableView",
@@ -94,6 +96,7 @@ if _typing.TYPE_CHECKING:
     from attnlab_widgets.query_key_space import QueryKeySpace
     from attnlab_widgets.query_on_a_plane import QueryOnAPlane
     from attnlab_widgets.signal_lab import SignalLab
+    from attnlab_widgets.state_view import StateView
     from attnlab_widgets.survey import Survey
     from attnlab_widgets.synthesizer_lab import SynthesizerLab
     from attnlab_widgets.table_view import TableView

@@ -7,6 +7,7 @@ its layer gives it: fp32, batch 1, four heads of width 32.
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,6 +29,13 @@ PASSES = ("forward", "forward and backward")
 LOOP, PEER, GROWTH = "token by token / chunked", "Hugging Face / chunked", "exponent of chunked"
 STATE, TOKEN = "bytes of the state", "one token"
 WORK = "the same outputs of all tokens in both"
+SIZES: dict[str, dict[str, Any]] = {
+    name: {"expand": 1, "state": 32} for name in ("mamba2", "log_linear")
+}
+"""Options with which heads have the width of the others."""
+MANY_STATES = ("log_linear",)
+"""Pages whose loop keeps so many numbers for the backward pass, several states for each token, that
+it is run at the shorter length alone."""
 
 
 def rows(*, quick: bool, threads: int) -> Iterator[Row]:
@@ -47,6 +55,7 @@ def figures(*, quick: bool) -> list[str]:
             for kind in beside
             for which in PASSES
             for n in (few, many)
+            if not (card.name in MANY_STATES and (kind, which, n) == (LOOP, PASSES[1], many))
         ]
         found += [f"{card.name}: {GROWTH}, {which}, n = {few:,} … {many:,}" for which in PASSES]
         found += [
@@ -98,7 +107,7 @@ def given(name: str, n: int) -> list[Tensor]:
     """What the layer of that name gives to its recurrence, of n random tokens."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        layer = build(name, dim=DIM, heads=HEADS, causal=True)
+        layer = build(name, dim=DIM, heads=HEADS, causal=True, **SIZES.get(name, {}))
         x = torch.randn(1, n, DIM)
     assert isinstance(layer, MatrixMemory)
     return [each.detach().requires_grad_() for each in layer.taken(x)]

@@ -23,6 +23,11 @@ entries have either sign:
 $$M = \mathrm{tril}(Q K^\top)\, \big(I + \mathrm{stril}(\mathrm{diag}(b)\, K K^\top)\big)^{-1}
 \mathrm{diag}(b)$$
 
+Two relatives are this rule. **DeltaProduct** (Siems et al., 2025) erases and writes with m keys for
+each token and then reads: a run of m n tokens of which every m-th is read. The linear memory of
+**Titans** (Behrouz et al., 2025) takes a step of size θ against the gradient of $\lVert k M - v
+\rVert^2$: without momentum and forgetting it is this rule with b = 2 θ.
+
 Around the recurrence: queries, keys and values pass a causal convolution of p tokens and SiLU, and
 the output of each head is divided by its root mean square.
 

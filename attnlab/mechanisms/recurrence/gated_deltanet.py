@@ -21,6 +21,10 @@ s \le i} a_s$,
 $$M = \big(\mathrm{tril}(Q K^\top) \odot D\big)\, \big(I + \mathrm{stril}(\mathrm{diag}(b)\, K
 K^\top) \odot D\big)^{-1} \mathrm{diag}(b)$$
 
+Two relatives are this rule. **Comba** (Hu et al., 2025) erases by $p = \lambda k$ and reads by
+$q - D p$: steps λ b and values v / λ. **Titans** (Behrouz et al., 2025), with forgetting α and a
+gradient step of size θ but no momentum, has a = 1 - α, b = 2 θ / (1 - α) and values (1 - α) v.
+
 Around the recurrence: queries, keys and values pass a causal convolution of p tokens and SiLU; each
 head is divided by its root mean square and multiplied by SiLU of a second projection. This is the
 layer that alternates with attention in Qwen3-Next, three to one.

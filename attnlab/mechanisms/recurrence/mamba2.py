@@ -60,26 +60,18 @@ from typing import Literal
 
 import sympy
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.core import chunks
 from attnlab.core.card import Card, letters
 from attnlab.core.chunks import Sums, initial_state
 from attnlab.core.forms import form, upcasting, with_options
-from attnlab.core.matrix_memory import (
-    HeadNorm,
-    MatrixMemory,
-    PerHead,
-    PerToken,
-    chunked_elements,
-    chunked_flops,
-    decay_bias,
-)
+from attnlab.core.matrix_memory import PerHead, PerToken, chunked_elements, chunked_flops
 from attnlab.core.options import Options, Size
-from attnlab.core.precision import upcast
 from attnlab.core.probe import note
-from attnlab.core.shapes import Outputs, Queries, SelfKeys, SelfValues, Tokens, checked
+from attnlab.core.shapes import Outputs, Queries, SelfKeys, SelfValues, checked
+from attnlab.core.state_space_block import StateSpaceBlock
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,22 +161,7 @@ FORMS = {"naive": naive, "matrix": matrix, "chunked": chunked}
 # ---- module
 
 
-class GroupNorm(HeadNorm):
-    """Multiplied by SiLU of the gate first, then each group divided by its root mean square; a gain
-    per channel."""
-
-    def __init__(self, groups: int, width: int, dim: int, gate: nn.Module) -> None:
-        super().__init__(groups, width, dim, gate=gate, epsilon=1e-5)
-        self.gain = nn.Parameter(torch.ones(groups * width))
-
-    def forward(self, out: Tensor, x: Tokens) -> Tokens:
-        assert self.gate is not None
-        gated = (upcast(out) * F.silu(upcast(self.gate(x)))).unflatten(-1, (self.heads, -1))
-        normed = F.rms_norm(gated, gated.shape[-1:], eps=self.epsilon).flatten(-2)
-        return self.project((upcast(self.gain) * normed).to(x.dtype))
-
-
-class Mamba2(MatrixMemory):
+class Mamba2(StateSpaceBlock):
     """The block of Mamba-2: (b, n, dim) → (b, n, dim), causal; zeros at padding.
 
     Its ``heads`` share expand · dim channels of values; queries and keys have the width ``state``,
@@ -197,31 +174,12 @@ class Mamba2(MatrixMemory):
         self, dim: Size, heads: Size, *, form: Literal["naive", "matrix", "chunked"] = "chunked",
         options: Mamba2Options = Mamba2Options(),
     ) -> None:  # fmt: skip
-        channels, groups = options.expand * dim, options.groups
-        if channels % heads:
-            raise ValueError(
-                f"heads={heads} does not divide dim={dim} times expand={options.expand}: choose "
-                f"heads among the divisors of {channels}"
-            )
-        if heads % groups:
-            raise ValueError(
-                f"groups={groups} does not divide heads={heads}: each group has equally many heads"
-            )
         super().__init__(
-            dim, groups, width=options.width, head_dim=options.state,
-            value_dim=channels // heads, value_heads=heads, bias=True,
+            dim, heads, state=options.state, expand=options.expand, groups=options.groups,
+            width=options.width,
         )  # fmt: skip
         self.form, self.options = form, options
         self.forms = with_options(FORMS, options)
-        self.steps = nn.Linear(dim, heads)
-        self.steps.bias = decay_bias(heads)
-        self.log_A = nn.Parameter(torch.empty(heads).uniform_(1, 16).log())
-        self.skip = nn.Parameter(torch.ones(heads))
-        gate = nn.Linear(dim, channels, bias=False)
-        self.set_output(GroupNorm(groups, channels // groups, dim, gate))
-
-    def _gates(self, x: Tokens) -> tuple[Tensor, ...]:
-        return self.steps(x).mT, self.log_A, self.skip
 
     def _advance(self, S: Sums, *given: Tensor) -> tuple[Tensor, Sums]:
         q, k, v, step, log_A, skip = given

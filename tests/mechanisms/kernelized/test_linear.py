@@ -16,6 +16,7 @@ from attnlab.mechanisms.kernelized.linear import (
     FORMS,
     LinearAttention,
     LinearOptions,
+    based_features,
     chunked,
     dpfp_features,
     elu_features,
@@ -29,6 +30,7 @@ MAPS = {
     "relu": {},
     "dpfp": {"nu": 2},
     "taylor": {"degree": 2},
+    "based": {},
 }
 
 
@@ -104,6 +106,51 @@ def test_taylor_features_tend_to_softmax_attention() -> None:
         assert all(later < earlier / 2 for earlier, later in itertools.pairwise(errors)), errors
         assert errors[0] > 0.1
         assert errors[-1] < 1e-5
+
+
+# ---- Based
+
+
+def test_based_has_the_products_of_the_series_with_fewer_features() -> None:
+    """1 + s + s²/2 for s = q · k / √d: 153 features of width 16 where the series has 273."""
+    q, k, _ = made(d=16)
+    few, all_of_them = (f(q) @ f(k).mT for f in (based_features, exponential_features))
+    s = q @ k.mT / 4
+    torch.testing.assert_close(few, 1 + s + s**2 / 2)
+    torch.testing.assert_close(few, all_of_them)
+    assert based_features(q).shape[-1] == LinearOptions(feature="based").count(16) == 153
+    assert exponential_features(q).shape[-1] == 273
+
+
+def test_weights_of_based() -> None:
+    """At least 1/2, at s = -1; near the exponential for small scores; large again far below 0."""
+    s = torch.linspace(-9, 9, 181).double()
+    one = torch.ones(1, 1).double()
+    weight = (based_features(s[:, None]) @ based_features(one).mT)[:, 0]
+    assert weight.min() >= 0.5 - 1e-12
+    torch.testing.assert_close(weight[80], torch.tensor(0.5).double())
+    small = s.abs() < 0.35
+    assert ((weight - s.exp()).abs()[small] < s.abs()[small] ** 3 / 5 + 1e-12).all()
+    assert weight[0] > weight[90]
+
+
+@torch.no_grad()
+def test_based_compares_few_numbers_and_moves_many() -> None:
+    """The layer of the authors' code in plain steps: queries and keys narrower than values."""
+    layer = LinearAttention(
+        12, 2, causal=True, options=LinearOptions(feature="based", chunk=3), feature_dim=4
+    ).double()
+    x = torch.randn(2, 11, 12, dtype=torch.float64)
+    split = lambda one, width: one(x).view(2, 11, 2, width).transpose(1, 2)  # noqa: E731
+    heads = layer.heads
+    q, k, v = split(heads.query, 4), split(heads.key, 4), split(heads.value, 6)
+    s = q @ k.mT / 2
+    weights = (1 + s + s**2 / 2).tril()
+    out = weights / weights.sum(-1, keepdim=True) @ v
+    torch.testing.assert_close(layer(x), heads.output(out.transpose(1, 2).flatten(2)))
+    assert layer.step(x)[1].values.shape == (2, 2, 15, 6)
+    with pytest.raises(ValueError, match="heads=5 does not divide dim=12"):
+        LinearAttention(12, 5, feature_dim=4)
 
 
 # ---- the map

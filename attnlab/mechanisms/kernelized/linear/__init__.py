@@ -35,6 +35,11 @@ Feature maps, for x of width d:
             \sqrt{p!})$ with $y = x\, d^{-1/4}$, $r = \sum_{i \le p} d^i$: $\phi(q) \cdot \phi(k)$
             is the exponential series of $q \cdot k / \sqrt d$ up to degree p, so the map tends to
             the softmax's. Degree 0 is a plain mean.
+``based``   the same of degree 2 with each product of two entries once: r = (d + 1)(d + 2) / 2. A
+            weight $1 + s + s^2 / 2$ is at least 1/2; a score far below 0 has a large one, too.
+
+Based takes the last with queries and keys of 16 numbers (``feature_dim``), and lets such layers
+take turns with layers of attention in a small window, which compare near tokens exactly.
 
 The papers' letters: $N$ is our n, $D$ and $C$ are r, $M$ is e; $V'$ is the output, $S$ and $Z$ (or
 $s$ and $z$) the two sums; Schlag's $d_{key}$ is d, $d_{dot}$ is r, and ν is ``nu``.
@@ -56,6 +61,8 @@ Gives up. Without the softmax the weights are less sharp: it is hard to pick out
 Katharopoulos, Vyas, Pappas, Fleuret. Transformers are RNNs: Fast Autoregressive Transformers with
 Linear Attention. ICML 2020, arXiv:2006.16236, sections 3.2 to 3.4. DPFP: Schlag, Irie, Schmidhuber.
 Linear Transformers Are Secretly Fast Weight Programmers. ICML 2021, arXiv:2102.11174, section 5.3.
+Based: Arora, Eyuboglu, Zhang, Timalsina, Alberti, Zinsley, Zou, Rudra, Ré. Simple linear attention
+language models balance the recall-throughput tradeoff. ICML 2024, arXiv:2402.18668.
 """
 
 from typing import Literal
@@ -86,6 +93,7 @@ from attnlab.core.shapes import (
 from attnlab.mechanisms.kernelized.linear import recurrence as linear_recurrence
 from attnlab.mechanisms.kernelized.linear.feature_maps import (
     LinearOptions,
+    based_features,
     dpfp_features,
     elu_features,
     exponential_features,
@@ -94,8 +102,8 @@ from attnlab.mechanisms.kernelized.linear.feature_maps import (
 from attnlab.mechanisms.kernelized.linear.recurrence import Sums, reciprocal
 
 __all__ = [
-    "CARD", "FORMS", "LinearAttention", "LinearOptions", "chunked", "dpfp_features", "elu_features",
-    "exponential_features", "naive", "recurrent", "relu_features",
+    "CARD", "FORMS", "LinearAttention", "LinearOptions", "based_features", "chunked",
+    "dpfp_features", "elu_features", "exponential_features", "naive", "recurrent", "relu_features",
 ]  # fmt: skip
 
 
@@ -178,7 +186,8 @@ FORMS = {"naive": naive, "recurrent": recurrent, "chunked": chunked}
 class LinearAttention(Layer):
     """Multi-head linear attention: (b, n, dim) → (b, n, dim), by any of the forms.
 
-    ``step`` decodes; its state is S and z, of h·r·(e + 1) numbers per sequence at any length.
+    Queries and keys have the width ``feature_dim`` d, which defaults to that of values. ``step``
+    decodes; its state is S and z, of h·r·(e + 1) numbers per sequence at any length.
     """
 
     @checked
@@ -186,9 +195,13 @@ class LinearAttention(Layer):
         self, dim: Size, heads: Size, *,
         causal: bool = False, form: Literal["naive", "recurrent", "chunked"] = "chunked",
         options: LinearOptions = LinearOptions(), bias: bool = False,
+        feature_dim: Size | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.heads = Heads(dim, heads, bias=bias)
+        self.heads = Heads(dim, heads, bias=bias)  # raises where heads do not divide dim
+        if feature_dim is not None:
+            width = self.heads.value_dim
+            self.heads = Heads(dim, heads, bias=bias, head_dim=feature_dim, value_dim=width)
         self.causal, self.form, self.options = causal, form, options
         options(torch.zeros(self.heads.head_dim))  # raises where the options do not fit the width
 
@@ -258,6 +271,7 @@ CARD = Card(
         {"feature": "relu", "chunk": 5},
         {"feature": "dpfp", "nu": 3, "chunk": 2},
         {"feature": "taylor", "degree": 2},
+        {"feature": "based"},
     ),
     build=LinearAttention,
     aliases=("linear_transformer",),

@@ -57,17 +57,27 @@ def exponential_features(x: Float[Tensor, "... d"], degree: int = 2) -> Float[Te
     return torch.cat(powers, dim=-1)
 
 
+def based_features(x: Float[Tensor, "... d"]) -> Float[Tensor, "... r"]:
+    """Features whose dot product is 1 + s + s²/2 with s = x · y / √d, as ``exponential_features``
+    of degree 2; each product of two different entries stands once, and counts twice."""
+    x = x * x.shape[-1] ** -0.25
+    i, j = torch.triu_indices(x.shape[-1], x.shape[-1], 1, device=x.device)
+    return torch.cat(
+        (torch.ones_like(x[..., :1]), x, x**2 / math.sqrt(2), x[..., i] * x[..., j]), -1
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class LinearOptions(Options):
     """The feature map φ.
 
-    ``feature``  "elu", "relu", "dpfp" or "taylor".
+    ``feature``  "elu", "relu", "dpfp", "taylor" or "based".
     ``nu``       of dpfp, ν (1 unless given).
     ``degree``   of taylor, where the series is cut: even (2 unless given).
     ``chunk``    how many tokens the chunked form and ``step`` take at once.
     """
 
-    feature: Literal["elu", "relu", "dpfp", "taylor"] = "elu"
+    feature: Literal["elu", "relu", "dpfp", "taylor", "based"] = "elu"
     nu: Size | None = None
     degree: Count | None = None
     chunk: Size = 64
@@ -85,6 +95,8 @@ class LinearOptions(Options):
             return dpfp_features(x, 1 if self.nu is None else self.nu)
         if self.feature == "taylor":
             return exponential_features(x, 2 if self.degree is None else self.degree)
+        if self.feature == "based":
+            return based_features(x)
         return elu_features(x) if self.feature == "elu" else relu_features(x)
 
     def count(self, d: sympy.Expr) -> sympy.Expr:
@@ -93,4 +105,6 @@ class LinearOptions(Options):
             return 2 * d * (self.nu or 1)
         if self.feature == "taylor":
             return sum(d**i for i in range((2 if self.degree is None else self.degree) + 1))
+        if self.feature == "based":
+            return (d + 1) * (d + 2) / 2
         return d
