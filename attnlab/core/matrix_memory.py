@@ -63,8 +63,8 @@ def chunked_elements(c: sympy.Expr, d: sympy.Expr, e: sympy.Expr, *, erase: bool
 
 
 class MatrixState(NamedTuple):
-    """What a layer knows of the tokens before: the last inputs of its convolution, if it has one,
-    and S of every head."""
+    """What a layer knows of the tokens before: the last inputs of its convolution, or the last
+    token of a token shift, if it has one, and S of every head."""
 
     inputs: Float[Tensor, "b _ channels"]
     sums: Sums
@@ -112,6 +112,8 @@ class MatrixMemory(Layer):
 
     forms: Mapping[str, Callable[..., Tensor]]
     form: str
+    fused = True
+    """Whether queries, keys and values are one projection of the same tokens, ``into``."""
     taps: nn.Parameter | None
     bias: nn.Parameter | None
 
@@ -136,7 +138,8 @@ class MatrixMemory(Layer):
         self.value_dim = self.head_dim if value_dim is None else value_dim
         keys, values = heads * self.head_dim, value_heads * self.value_dim
         self.widths = (keys, keys, values)
-        self.into = nn.Linear(dim, sum(self.widths), bias=False)
+        if self.fused:
+            self.into = nn.Linear(dim, sum(self.widths), bias=False)
         self.taps = self.bias = None
         if width is not None:
             conv = nn.Conv1d(sum(self.widths), sum(self.widths), width, groups=sum(self.widths))
@@ -144,7 +147,7 @@ class MatrixMemory(Layer):
             if bias and conv.bias is not None:
                 self.bias = nn.Parameter(conv.bias.detach())
 
-    def set_output(self, output: HeadNorm) -> None:
+    def set_output(self, output: nn.Module) -> None:
         """Take what the heads give to."""
         self.heads = Channels(self.value_heads, nn.Identity(), output, width=self.value_dim)
 
@@ -158,15 +161,30 @@ class MatrixMemory(Layer):
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
-        check_input(x, "x", self.dim, self.into.weight)
+        check_input(x, "x", self.dim, next(self.parameters()))
         return skipping_padding(self._mixed, x, padding)
 
     def _mixed(self, x: Tokens) -> Tokens:
-        return self.heads.output(self.heads.join(self.forms[self.form](*self.taken(x))), x)
+        given = self.taken(x)
+        return self._output(self.forms[self.form](*given), x, None, *given)
+
+    def _output(self, out: Tensor, x: Tokens, before: Tensor | None, *given: Tensor) -> Tokens:
+        """What the layer gives, of what its heads read; ``given`` is what the forms took, after the
+        tokens that ``before`` was carried from."""
+        return self.heads.output(self.heads.join(out), x)
 
     def taken(self, x: Tokens) -> tuple[Tensor, ...]:
         """What the forms take, of a sequence from its beginning."""
-        return self._taken(x, self.into(x), None)
+        return self._taken(x, self._carried(x), None)
+
+    def _carried(self, x: Tokens) -> Tensor:
+        """What the next ``reach`` tokens read of each token: the inputs of the convolution."""
+        return self.into(x)
+
+    @property
+    def reach(self) -> int:
+        """How many of the last tokens the next one reads beside S."""
+        return 0 if self.taps is None else self.taps.shape[1] - 1
 
     def _taken(self, x: Tokens, inputs: Tensor, before: Tensor | None) -> tuple[Tensor, ...]:
         return (*self._projected(inputs, before), *self._gates(x))
@@ -188,17 +206,17 @@ class MatrixMemory(Layer):
     @checked
     def step(self, x: NewTokens, state: MatrixState | None = None) -> tuple[NewTokens, MatrixState]:
         """The next t tokens given the state after all before them (None at the beginning)."""
-        check_input(x, "x", self.dim, self.into.weight)
-        inputs = self.into(x)
+        check_input(x, "x", self.dim, next(self.parameters()))
+        inputs = self._carried(x)
         size = (len(x), self.value_heads, self.head_dim, self.value_dim)
-        reach = 0 if self.taps is None else self.taps.shape[1] - 1
         begin = MatrixState(
-            inputs.new_zeros(len(x), reach, inputs.shape[-1]),
+            inputs.new_zeros(len(x), self.reach, inputs.shape[-1]),
             upcast(inputs).new_zeros(size),
         )
         if state is None:
             state = begin
         check_state(state, begin)
-        out, sums = self._advance(state.sums, *self._taken(x, inputs, state.inputs))
+        given = self._taken(x, inputs, state.inputs)
+        out, sums = self._advance(state.sums, *given)
         after = MatrixState(last_inputs(inputs, state.inputs), sums)
-        return self.heads.output(self.heads.join(out), x), note("state", after)
+        return self._output(out, x, state.inputs, *given), note("state", after)

@@ -213,6 +213,8 @@ BAD = [
     ((model_of("encoder_decoder", vocab=11), TOKENS), {}, "reads two sequences"),
     ((model_of("classifier", vocab=11), TOKENS, [0, 1, 2]),
      {"students": {"one": model_of("language_model", vocab=11)}}, "answer as the model does"),
+    ((model_of("classifier", vocab=11), TOKENS, [0, 1, 2]),
+     {"students": {"a\ud800": model_of("classifier", vocab=11)}}, "a printable name of its own"),
 ]  # fmt: skip
 
 

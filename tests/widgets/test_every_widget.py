@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import attnlab_widgets
+import numpy as np
 import pytest
 import traitlets
 from attnlab_widgets.attention_view import AttentionView
@@ -123,6 +124,29 @@ def test_hostile_words_stay_text(kind: Any, tmp_path: Path) -> None:
         assert "<img src" not in text
         assert "<script>document" not in text
     assert "\x07" not in picture
+
+
+def can_be_sent(widget: BaseWidget) -> bool:
+    state = json.dumps(widget.get_state(), ensure_ascii=False, default=lambda _: None)
+    return bool(state.encode("utf-8"))
+
+
+@pytest.mark.parametrize("kind", HOSTILE_EXAMPLES, ids=name_of)
+def test_half_of_a_surrogate_pair_is_sent_as_an_escape_or_refused(kind: Any) -> None:
+    widget, refusal = None, ""
+    try:
+        widget = HOSTILE_EXAMPLES[kind]((*HOSTILE[:-1], "a\ud800"))
+    except (TypeError, ValueError) as error:
+        refusal = str(error)
+    assert "surrogate" in refusal if widget is None else can_be_sent(widget)
+
+
+def test_half_of_a_surrogate_pair_in_a_name_is_sent_as_an_escape() -> None:
+    maps = np.full((1, 2, 3, 3), 1 / 3, "float32")
+    view = AttentionView(maps, ["a", "b", "c"], compare=maps, names=("x\ud800", "y"))
+    assert can_be_sent(view)
+    assert r"x\ud800" in json.dumps(view.get_state("_recording")).replace(r"\\", "\\")
+    assert view.get_state("theme") == {"theme": "auto"}
 
 
 # What may be set

@@ -163,6 +163,14 @@ class BaseWidget(HasStill, anywidget.AnyWidget):
             cls._esm = deflated(path.read_text(encoding="utf-8"))
         super().__init_subclass__(**options)
 
+    def get_state(self, key: Any = None, drop_defaults: bool = False) -> Any:
+        """What the page is sent: halves of surrogate pairs, which no message can hold, as escapes.
+
+        Names that are given to a widget may hold them.
+        """
+        state = super().get_state(key, drop_defaults)
+        return _whole(state) if _has_half(state) else state
+
     def set_state(self, sync_data: dict[str, Any]) -> None:
         """What the page sends. It may set what a user may set; a value that cannot be is answered
         with the present one, for nobody would read an error."""
@@ -196,6 +204,25 @@ class BaseWidget(HasStill, anywidget.AnyWidget):
     def _saved_state(self) -> dict[str, Any]:
         """The synced traits that are this widget's own."""
         return {key: getattr(self, key) for key in own_names(self.keys)}
+
+
+_HALF = re.compile("[\ud800-\udfff]")
+
+
+def _has_half(value: Any) -> bool:
+    if isinstance(value, str):
+        return not value.isascii() and _HALF.search(value) is not None
+    if isinstance(value, dict):
+        return any(_has_half(name) or _has_half(each) for name, each in value.items())
+    return isinstance(value, list | tuple) and any(map(_has_half, value))
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, str):
+        return _HALF.sub(lambda found: ascii(found[0])[1:-1], value)
+    if isinstance(value, dict):
+        return {_whole(name): _whole(each) for name, each in value.items()}
+    return [_whole(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 _NOT_SAVED = {

@@ -147,4 +147,18 @@ def _mamba2(q: Tensor, k: Tensor, v: Tensor, step: Tensor, log_A: Tensor, skip: 
     return out.transpose(1, 2)
 
 
-PEERS: dict[str, Callable[..., Tensor]] = {"gated_deltanet": _qwen3_next, "mamba2": _mamba2}
+def _xlstm(q: Tensor, k: Tensor, v: Tensor, write: Tensor, keep: Tensor) -> Tensor:
+    """What xLSTM's layer does where its kernels are missing, in chunks as long as ours."""
+    from transformers.models.xlstm import modeling_xlstm as modeling
+
+    kernel = modeling.mlstm_chunkwise_native_autograd
+    given = {"query": q, "key": k, "value": v, "igate": write, "fgate": keep, "eps": 0.0}
+    out: Tensor = modeling.wrap_chunkwise_pad_zeros(kernel, **given, chunk_size=64)
+    return out
+
+
+PEERS: dict[str, Callable[..., Tensor]] = {
+    "gated_deltanet": _qwen3_next,
+    "mamba2": _mamba2,
+    "mlstm": _xlstm,
+}

@@ -48,9 +48,10 @@ Readings. Both layers follow the code that the authors of GLA released (flash-li
 papers' texts were not at hand.
 
 Departures.
-- queries and keys are as wide as values unless ``head_dim`` is given; in that code half as wide
-- HGRN2's bounds are learned there, one for each channel, so that they rise from layer to layer;
-  here each layer is given one number
+- queries and keys are as wide as values unless ``head_dim`` is given; in the authors' code
+  half as wide
+- HGRN2's bounds are learned in that code, one for each channel, and rise from layer to layer; here
+  each layer is given one number
 - padded tokens are skipped
 
 Gives up. What faded cannot be read again, and what is alike is added up, not replaced.

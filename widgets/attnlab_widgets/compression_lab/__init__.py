@@ -391,8 +391,8 @@ def _own(
     x, y = _answers(model, inputs, labels)
     models: dict[str, Any] = {MODEL: model}
     for name, student in (students or {}).items():
-        if not isinstance(name, str) or name in models:
-            raise ValueError(f"a student should have a name of its own, got {name!r}")
+        if not isinstance(name, str) or name in models or not name.isprintable() or not name:
+            raise ValueError(f"a student should have a printable name of its own, got {name!r}")
         models[name] = check_model(student, f"students[{name!r}]")
         if student.kind != model.kind or student(x[:1]).shape != model(x[:1]).shape:
             raise ValueError(f"the student {name!r} should answer as the model does, and does not")

@@ -41,7 +41,7 @@ does with Gated DeltaNet in place of Mamba-2 is not here.
 
 Departures.
 - convolution, steps and gates are those of ``mamba2``
-- in texts of more than $2^{M - 1}$ tokens the last level holds all that is older
+- in texts of more than 2^(M - 1) tokens the last level holds all that is older
 - ``step`` has room for all levels from the beginning, and reads a prompt token by token
 - padded tokens are skipped
 
@@ -263,7 +263,7 @@ CARD = Card(
         "matrix": 2 * h * n**2 * (N + P) + convolution,
         "chunked": h * n * (2 * c * (N + P) + N * P * (2 + sympy.log(n / c, 2))) + convolution,
     },
-    launches={"naive": n, "chunked": sympy.log(n / c, 2)},
+    launches={"naive": n, "chunked": sympy.log(n, 2)},
     memory={
         "naive": h * n * (2 * N + P),
         "matrix": h * n * sympy.Max(N, P, n, M),
