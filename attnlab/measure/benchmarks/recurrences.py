@@ -152,8 +152,10 @@ def _xlstm(q: Tensor, k: Tensor, v: Tensor, write: Tensor, keep: Tensor) -> Tens
     from transformers.models.xlstm import modeling_xlstm as modeling
 
     kernel = modeling.mlstm_chunkwise_native_autograd
-    given = {"query": q, "key": k, "value": v, "igate": write, "fgate": keep, "eps": 0.0}
-    out: Tensor = modeling.wrap_chunkwise_pad_zeros(kernel, **given, chunk_size=64)
+    out = modeling.wrap_chunkwise_pad_zeros(
+        kernel, query=q, key=k, value=v, igate=write, fgate=keep, eps=0.0, chunk_size=64
+    )
+    assert isinstance(out, Tensor)  # it can be told to return its state as well
     return out
 
 
