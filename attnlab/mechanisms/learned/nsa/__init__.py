@@ -218,7 +218,7 @@ CARD = Card(
         "blocked": h * n * (n * valued + 2 * (d + e) * ((c + 1) * B + 3 * w)),
     },
     memory={
-        "naive": h * n**2 * (1 + c),
+        "naive": h * n**2,
         "blocked": h * n * ((c + 1) * (B + d + e) + 3 * (w + d + e) + n / s),
     },
     notes=dict.fromkeys(FORMS, ("gates", "blocks", "weights")),
