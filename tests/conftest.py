@@ -26,9 +26,28 @@ settings.load_profile("patient")
 
 
 @pytest.fixture(autouse=True)
-def _reproducible() -> None:
+def _reproducible() -> Iterator[None]:
+    """One seed; no test leaves settings of PyTorch changed, by which a later one would count."""
     torch.manual_seed(0)
     torch.set_num_threads(int(os.environ.get("ATTNLAB_TEST_THREADS", "1")))
+    before = _settings()
+    yield
+    assert _settings() == before, "the test leaves settings of PyTorch changed"
+
+
+def _settings() -> dict[str, Any]:
+    return {
+        "default dtype": torch.get_default_dtype(),
+        "gradients": torch.is_grad_enabled(),
+        "autocast": torch.is_autocast_enabled("cpu"),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "fill uninitialized memory": torch.utils.deterministic.fill_uninitialized_memory,
+        "fast path of transformers": torch.backends.mha.get_fastpath_enabled(),
+        "flash": torch.backends.cuda.flash_sdp_enabled(),
+        "math": torch.backends.cuda.math_sdp_enabled(),
+        "denormal numbers": bool(torch.tensor(1e-40) == 0),
+        "anomalies": torch.is_anomaly_enabled(),
+    }
 
 
 @pytest.fixture

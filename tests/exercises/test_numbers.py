@@ -130,6 +130,9 @@ OTHERWISE = {
     "check_equal_pairs": (min(n for n in range(1, 999) if n * n >= 2 * 32 * n),),
     "check_etc_pairs": (etc.ETCOptions(global_tokens=20, radius=10).pattern().count(1020),),
     "check_erased_eigenvalue": (eigenvalue_along_a_key(),),
+    "check_exact_pairs": (
+        int(torch.linalg.matrix_rank(torch.arange(1.0, 1585).square().sin().view(99, 16))),
+    ),
     "check_expert_capacity": (int(room(torch.zeros(1, 500, 4), 16, 1.25, None)),),
     "check_far_part": (320,),
     "check_feature_count": (math.ceil(4 * math.expm1(10)),),

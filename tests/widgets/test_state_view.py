@@ -19,6 +19,7 @@ from attnlab.mechanisms.recurrence import (
     kimi_delta,
     mamba2,
     retention,
+    rwkv7,
 )
 from tests.widgets.stored import assert_fresh, write
 
@@ -125,6 +126,15 @@ def test_rwkv_7_reads_before_the_decay() -> None:
     for k, v, w in zip(*one.keys_and_values(), one.decays(), strict=True):
         S = w[:, None] * S + 0.6 * torch.outer(k, v - k @ S)
     torch.testing.assert_close(one.states()[-1], S)
+    given = StateView(THREE, family="rwkv7", decay=0.95, step=0.6, overlap=0.3)
+    k, v = given.keys_and_values()
+    heads = [x[None, None] for x in (given._keys(), k, v)]
+    q = torch.cat((k[:-1], heads[0][0, 0, :1]))[None, None]  # the last one is the first key
+    rate = torch.full_like(k, 0.6).logit()[None, None]
+    fades = logit(-(math.e**0.5) * given.decays().log())[None, None]
+    one_row = torch.ones(1, 3, dtype=torch.float64)
+    found = rwkv7.naive(q, *heads[1:], rate, fades, one_row, one_row)
+    torch.testing.assert_close(found[0, 0, -1], given.readings()[0], rtol=0, atol=1e-5)
     other = StateView(THREE, family="kimi_delta", decay=0.7, step=0.6, overlap=0.3)
     assert not torch.allclose(one.states()[-1], other.states()[-1])
 

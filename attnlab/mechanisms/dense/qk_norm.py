@@ -33,7 +33,7 @@ Common mistakes: to normalise cached keys a second time, for the cache of ``step
 keys; to load the gains of Gemma or Qwen3-Next as they are, which are stored less 1.
 
 Departures.
-- RMSNorm, as in the models above; Henry et al. divide by the length, Dehghani et al. take LayerNorm
+- RMSNorm, as in the models above, where one paper divides by the length and one takes LayerNorm
 - a query without allowed keys gives zeros
 
 Gives up. The length of a query can no longer say how sharply it looks.

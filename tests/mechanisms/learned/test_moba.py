@@ -9,10 +9,10 @@ from torch import Tensor
 
 import attnlab
 from attnlab.core import patterns
+from attnlab.core.chosen_blocks import NOTHING, tiled
 from attnlab.core.probe import record
 from attnlab.mechanisms.dense import full
 from attnlab.mechanisms.learned.moba import FORMS, MoBAOptions, MoBAttention
-from attnlab.mechanisms.learned.moba.tiles import NOTHING, tiled
 from attnlab.mechanisms.positions.rope import RotaryPositions
 
 each_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
@@ -76,6 +76,35 @@ def test_where_all_blocks_are_chosen_it_is_full_attention(form, block: int, chos
         *(torch.autograd.grad((x * along).sum(), inputs) for x in (found, dense)), strict=True
     ):
         torch.testing.assert_close(mine, its)
+
+
+@pytest.mark.parametrize(("n", "block", "chosen"), [(331, 64, 3), (700, 65, 20), (150, 150, 2)])
+def test_the_kernel_of_long_blocks_gives_the_equation(n: int, block: int, chosen: int) -> None:
+    """In values and gradients; the last block is not full, and early queries have fewer blocks."""
+    inputs = [torch.randn(2, 3, n, 8, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+    options = MoBAOptions(block=block, chosen=chosen)
+    found, dense = (FORMS[form](*inputs, options=options) for form in ("blocked", "naive"))
+    assert "_ByKernel" in str(found.grad_fn.next_functions)
+    torch.testing.assert_close(found, dense)
+    along = torch.randn_like(found)
+    for mine, its in zip(
+        *(torch.autograd.grad((x * along).sum(), inputs) for x in (found, dense)), strict=True
+    ):
+        torch.testing.assert_close(mine, its)
+
+
+def test_the_kernel_is_for_whole_texts_and_first_derivatives() -> None:
+    q, k, v = (torch.randn(1, 1, 200, 8, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    options = MoBAOptions(block=64, chosen=2)
+    real = torch.arange(200)[None] != 5
+    for given in ({"padding": real}, {}):
+        late = q if given else q[:, :, 150:]
+        found, dense = (FORMS[x](late, k, v, options=options, **given) for x in FORMS)
+        assert "_ByKernel" not in str(found.grad_fn.next_functions)
+        torch.testing.assert_close(found, dense)
+    out = FORMS["blocked"](q, k, v, options=options)
+    with pytest.raises(RuntimeError, match="attention to chosen blocks has first derivatives only"):
+        torch.autograd.grad(out.sum(), q, create_graph=True)
 
 
 @each_form

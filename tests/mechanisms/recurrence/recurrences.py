@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from attnlab.lens.mixing import mixing_matrix
+
 CUTS = ([11], [1] * 11, [3, 1, 7], [5, 6], [1, 10])
 
 
@@ -90,6 +92,15 @@ def other_states_are_refused(layer: nn.Module) -> None:
         layer.step(x, type(state)(*range(len(state))))
 
 
+def the_map_is_zero_at_padding(layer: nn.Module) -> None:
+    """Rows and columns of padded places, of a layer whose map is exact."""
+    real = torch.rand(2, 11, generator=torch.Generator().manual_seed(1)) > 0.3
+    found = mixing_matrix(layer, sequence(layer), padding=real).matrix
+    assert (found[~real[:, None, :, None].expand_as(found)] == 0).all()
+    assert (found[~real[:, None, None, :].expand_as(found)] == 0).all()
+    assert (found != 0).any()
+
+
 PROMISES = (
     any_cut_gives_the_same,
     gradients_pass_the_state_unless_it_is_detached,
@@ -98,3 +109,4 @@ PROMISES = (
     padding_is_skipped,
     other_states_are_refused,
 )
+WITH_MAPS = (*PROMISES, the_map_is_zero_at_padding)

@@ -11,7 +11,7 @@ from attnlab.measure.count import count
 from attnlab.mechanisms.recurrence import deltanet
 from attnlab.mechanisms.recurrence.deltanet import FORMS, DeltaNet, DeltaNetOptions
 from tests.mechanisms.recurrence.delta_rules import close, orthonormal, plain_rule, units
-from tests.mechanisms.recurrence.recurrences import PROMISES, sequence
+from tests.mechanisms.recurrence.recurrences import WITH_MAPS, sequence
 
 EVERY = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 ALWAYS, NEVER = 1000.0, -1000.0  # steps whose sigmoids are 1 and 0
@@ -124,13 +124,6 @@ def test_the_mixing_matrix_is_exact_and_signed(form: str) -> None:
     assert (found.matrix < 0).any()
 
 
-def test_padded_rows_and_columns_of_the_map_are_zero() -> None:
-    made, real = layer(), torch.rand(2, 11, generator=torch.Generator().manual_seed(1)) > 0.3
-    found = mixing_matrix(made, sequence(made), padding=real).matrix
-    assert (found[~real[:, None, :, None].expand_as(found)] == 0).all()
-    assert (found[~real[:, None, None, :].expand_as(found)] == 0).all()
-
-
 def test_the_layer_in_plain_steps() -> None:
     made = layer(head_dim=2, value_dim=5)
     x = sequence(made)
@@ -151,7 +144,7 @@ def test_the_layer_in_plain_steps() -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("promise", PROMISES, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("promise", WITH_MAPS, ids=lambda one: one.__name__)
 def test_promises_of_a_recurrence(promise, form: str) -> None:
     promise(layer(form))
 

@@ -13,7 +13,7 @@ from attnlab.mechanisms.recurrence.gated_deltanet import (
     GatedDeltaNetOptions,
 )
 from tests.mechanisms.recurrence.delta_rules import close, orthonormal, plain_rule, units
-from tests.mechanisms.recurrence.recurrences import PROMISES, sequence
+from tests.mechanisms.recurrence.recurrences import WITH_MAPS, sequence
 
 EVERY = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 ALWAYS, NEVER = 1000.0, -1000.0  # steps whose sigmoids are 1 and 0
@@ -152,15 +152,8 @@ def test_the_mixing_matrix_is_exact(form: str) -> None:
     torch.testing.assert_close(found.matrix, gated_deltanet.naive(q, k, eye, *made._gates(x)))
 
 
-def test_padded_rows_and_columns_of_the_map_are_zero() -> None:
-    made, real = layer(), torch.rand(2, 11, generator=torch.Generator().manual_seed(1)) > 0.3
-    found = mixing_matrix(made, sequence(made), padding=real).matrix
-    assert (found[~real[:, None, :, None].expand_as(found)] == 0).all()
-    assert (found[~real[:, None, None, :].expand_as(found)] == 0).all()
-
-
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("promise", PROMISES, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("promise", WITH_MAPS, ids=lambda one: one.__name__)
 def test_promises_of_a_recurrence(promise, form: str) -> None:
     promise(layer(form, value_heads=6))
 

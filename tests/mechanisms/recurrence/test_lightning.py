@@ -12,7 +12,7 @@ from attnlab.measure.count import count
 from attnlab.mechanisms.positions import alibi
 from attnlab.mechanisms.recurrence import gated_linear, lightning, mamba2
 from attnlab.mechanisms.recurrence.lightning import FORMS, Lightning, LightningOptions
-from tests.mechanisms.recurrence.recurrences import PROMISES, sequence
+from tests.mechanisms.recurrence.recurrences import WITH_MAPS, sequence
 
 EVERY = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 PLACES = pytest.mark.parametrize(("layer", "layers"), [(0, 1), (0, 5), (3, 5), (4, 5)])
@@ -157,15 +157,8 @@ def test_the_mixing_matrix_is_exact(form: str) -> None:
     torch.testing.assert_close(found.matrix, plain(q.detach(), k.detach(), eye, slopes(3, 1, 3)))
 
 
-def test_padded_rows_and_columns_of_the_map_are_zero() -> None:
-    made, real = layer(), torch.rand(2, 11, generator=torch.Generator().manual_seed(1)) > 0.3
-    found = mixing_matrix(made, sequence(made), padding=real).matrix
-    assert (found[~real[:, None, :, None].expand_as(found)] == 0).all()
-    assert (found[~real[:, None, None, :].expand_as(found)] == 0).all()
-
-
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("promise", PROMISES, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("promise", WITH_MAPS, ids=lambda one: one.__name__)
 def test_promises_of_a_recurrence(promise, form: str) -> None:
     promise(layer(form))
 

@@ -12,7 +12,7 @@ from attnlab.lens.mixing import mixing_matrix
 from attnlab.measure.count import count
 from attnlab.mechanisms.recurrence import log_linear, mamba2
 from attnlab.mechanisms.recurrence.log_linear import FORMS, LogLinear, LogLinearOptions, levels
-from tests.mechanisms.recurrence.recurrences import PROMISES, sequence
+from tests.mechanisms.recurrence.recurrences import WITH_MAPS, sequence
 
 EVERY = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 LENGTHS = pytest.mark.parametrize("n", [1, 2, 3, 8, 13, 16, 37])
@@ -188,15 +188,8 @@ def test_the_mixing_matrix_is_exact(form: str) -> None:
     torch.testing.assert_close(found.matrix, log_linear.naive(q, k, eye, *gates))
 
 
-def test_padded_rows_and_columns_of_the_map_are_zero() -> None:
-    made, real = layer(), torch.rand(2, 11, generator=torch.Generator().manual_seed(1)) > 0.3
-    found = mixing_matrix(made, sequence(made), padding=real).matrix
-    assert (found[~real[:, None, :, None].expand_as(found)] == 0).all()
-    assert (found[~real[:, None, None, :].expand_as(found)] == 0).all()
-
-
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("promise", PROMISES, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("promise", WITH_MAPS, ids=lambda one: one.__name__)
 def test_promises_of_a_recurrence(promise, form: str) -> None:
     promise(layer(form))
 
@@ -211,6 +204,17 @@ def test_documents_that_end_begin_anew() -> None:
     out = made.step(x[:, 5:], state)[0]
     torch.testing.assert_close(out[0], made(x[:1, 5:])[0])
     torch.testing.assert_close(out[1], made(x[1:])[0, 5:])
+
+
+@pytest.mark.parametrize("levels", [2, 4, 7])
+@LENGTHS
+def test_the_states_after_a_prompt(n: int, levels: int) -> None:
+    """At once what token by token gives."""
+    _, k, v, _, level, *_ = given = drawn(n, levels=levels)
+    _, wanted = log_linear.advance(*given, *log_linear.initial_states(k, v, level))
+    out, found = log_linear.read(*given, LogLinearOptions(chunk=4))
+    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(out, plain(*given))
 
 
 def test_launches_grow_slowly() -> None:

@@ -14,7 +14,7 @@ from attnlab.lens.mixing import mixing_matrix
 from attnlab.measure.count import count
 from attnlab.mechanisms.recurrence import gated_linear, mamba2, retention, selective_scan
 from attnlab.mechanisms.recurrence.mamba2 import FORMS, Mamba2, Mamba2Options
-from tests.mechanisms.recurrence.recurrences import PROMISES, sequence
+from tests.mechanisms.recurrence.recurrences import WITH_MAPS, sequence
 
 EVERY = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 
@@ -256,15 +256,8 @@ def test_heads_of_a_group_share_queries_and_keys() -> None:
         assert not torch.equal(x[:, 1], x[:, 2])
 
 
-def test_padded_rows_and_columns_of_the_map_are_zero() -> None:
-    made, real = layer(), torch.rand(2, 11, generator=torch.Generator().manual_seed(1)) > 0.3
-    found = mixing_matrix(made, sequence(made), padding=real).matrix
-    assert (found[~real[:, None, :, None].expand_as(found)] == 0).all()
-    assert (found[~real[:, None, None, :].expand_as(found)] == 0).all()
-
-
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("promise", PROMISES, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("promise", WITH_MAPS, ids=lambda one: one.__name__)
 def test_promises_of_a_recurrence(promise, form: str) -> None:
     promise(layer(form))
 

@@ -36,13 +36,12 @@ The paper's letters: its α is our a. Mamba-2's B, C and x are our k, q and v.
 
 Common mistakes: blocks counted back from the query; reading before the states are added up.
 
-Readings. The rule follows the code of flash-linear-attention; the paper was not at hand. What it
-does with Gated DeltaNet in place of Mamba-2 is not here.
+Readings. The rule follows the code of flash-linear-attention; the paper was not at hand.
 
 Departures.
 - convolution, steps and gates are those of ``mamba2``
 - in texts of more than 2^(M - 1) tokens the last level holds all that is older
-- ``step`` has room for all levels from the beginning, and reads a prompt token by token
+- ``step`` holds all levels from the beginning, and reads what follows a prompt token by token
 - padded tokens are skipped
 
 Gives up. Tokens of one far block are told apart no better than in one state of its size.
@@ -56,7 +55,6 @@ from typing import Literal
 import sympy
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from attnlab.core import chunks
 from attnlab.core.card import Card, letters
@@ -80,6 +78,8 @@ from attnlab.mechanisms.recurrence.log_linear.levels import (
     check_levels,
     initial_states,
     of_pairs,
+    ruled,
+    states_of,
 )
 
 
@@ -117,8 +117,7 @@ def naive(
     skip: PerHead, scale: LevelScales,
 ) -> Outputs:  # fmt: skip
     """Add up, fade, write and read, token by token."""
-    S, seen = initial_states(k, v, level)
-    out, S = advance(q, k, v, step, level, log_A, skip, scale, S, seen)
+    out, S = advance(q, k, v, step, level, log_A, skip, scale, *initial_states(k, v, level))
     note("state", S)
     return out
 
@@ -138,17 +137,6 @@ def advance(
         S = torch.cat((ki.mT[:, :, None] @ vi[:, :, None], before[:, :, 1:]), dim=2)
         out.append(li @ (qi[:, :, None] @ S).squeeze(-2))
     return torch.cat(out, dim=2) + skip[:, None, None] * v, S
-
-
-def ruled(
-    step: PerToken, level: Levels, log_A: PerHead, scale: LevelScales
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Δ and log a, (b, h, n, 1), from ``step``; λ (b, h, n, levels) from ``level``."""
-    check_levels(level.shape[-1])
-    delta = F.softplus(step)[..., None]
-    log_a = -log_A.exp()[:, None, None] * delta
-    lam = F.softplus(scale[:, None] * level)
-    return note("steps", delta), note("decays", log_a), note("levels", lam)
 
 
 # ---- matrix
@@ -194,6 +182,17 @@ def chunked(
     return out.flatten(2, 3)[:, :, :n] + skip[:, None, None] * v
 
 
+@upcasting
+def read(
+    q: Queries, k: SelfKeys, v: SelfValues, step: PerToken, level: Levels, log_A: PerHead,
+    skip: PerHead, scale: LevelScales, options: LogLinearOptions,
+) -> tuple[Outputs, States]:  # fmt: skip
+    """The outputs of the first tokens by chunks, and the states after them."""
+    delta, log_a, lam = ruled(step, level, log_A, scale)
+    out = chunked(q, k, v, step, level, log_A, skip, scale, options=options)
+    return out, states_of(k, delta * v, log_a, lam.shape[-1])
+
+
 FORMS = {"naive": naive, "matrix": matrix, "chunked": chunked}
 
 # ---- module
@@ -202,8 +201,7 @@ FORMS = {"naive": naive, "matrix": matrix, "chunked": chunked}
 class LogLinear(StateSpaceBlock):
     """Log-linear Mamba-2: (b, n, dim) → (b, n, dim), causal; zeros at padding.
 
-    ``step`` decodes; its state is S of every head and level, how many tokens were read, and the
-    last inputs of the convolution.
+    ``step`` decodes; its state is every S, how many tokens were read, and the last inputs.
     """
 
     @checked
@@ -233,12 +231,14 @@ class LogLinear(StateSpaceBlock):
         check_input(x, "x", self.dim, self.into.weight)
         inputs, (most, N) = self.into(x), (self.options.levels, self.options.state)
         begin = beginning(inputs, self.options.width - 1, self.value_heads, most, N, self.value_dim)
-        state = begin if state is None else state
-        check_state(state, begin)
-        q, k, v, step, level, log_A, skip, scale = self._taken(x, inputs, state.inputs)
-        S, seen = state.sums, state.seen
-        out, S = advance(q, k, v, step, level, log_A, skip, scale, S, seen)
-        after = LevelState(last_inputs(inputs, state.inputs), S, seen + x.shape[1])
+        convolved, S, seen = begin if state is None else state
+        check_state(LevelState(convolved, S, seen), begin)
+        q, k, v, step, level, log_A, skip, scale = self._taken(x, inputs, convolved)
+        if state is None:
+            out, S = read(q, k, v, step, level, log_A, skip, scale, self.options)
+        else:
+            out, S = advance(q, k, v, step, level, log_A, skip, scale, S, seen)
+        after = LevelState(last_inputs(inputs, convolved), S, seen + x.shape[1])
         return self.heads.output(self.heads.join(out), x), note("state", after)
 
 

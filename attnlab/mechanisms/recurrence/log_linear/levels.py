@@ -5,9 +5,12 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
 from attnlab.core.carried import reset_rows
+from attnlab.core.matrix_memory import PerHead, PerToken
 from attnlab.core.precision import upcast
+from attnlab.core.probe import note
 from attnlab.core.shapes import SelfKeys, SelfValues
 
 States = Float[Tensor, "b h levels d e"]
@@ -67,3 +70,26 @@ def check_levels(levels: int) -> None:
     """Raise where there is none for the past."""
     if levels < 2:
         raise ValueError(f"levels={levels} should be at least 2: the first is the token itself")
+
+
+def ruled(
+    step: PerToken, level: Levels, log_A: PerHead, scale: LevelScales
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Δ and log a, (b, h, n, 1), from ``step``; λ (b, h, n, levels) from ``level``."""
+    check_levels(level.shape[-1])
+    delta = F.softplus(step)[..., None]
+    log_a = -log_A.exp()[:, None, None] * delta
+    lam = F.softplus(scale[:, None] * level)
+    return note("steps", delta), note("decays", log_a), note("levels", lam)
+
+
+def states_of(k: SelfKeys, written: SelfValues, log_a: Tensor, levels: int) -> States:
+    """The states after n tokens from the beginning: of token n - 1 and of the blocks before it,
+    each a product of its keys, that have faded up to token n - 1, with what they write."""
+    n = k.shape[2]
+    later = F.pad(log_a[:, :, 1:], (0, 0, 0, 1)).flip(2).cumsum(2).flip(2)
+    faded, sizes = later.exp() * k, [1] + [0] * (levels - 1)
+    for digit in range((n - 1).bit_length()):
+        sizes[min(digit + 1, levels - 1)] += (n - 1) & 1 << digit
+    parts = (x.split(sizes[::-1], dim=2)[::-1] for x in (faded, written))
+    return torch.stack([keys.mT @ values for keys, values in zip(*parts, strict=True)], dim=2)

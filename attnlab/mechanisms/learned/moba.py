@@ -22,6 +22,7 @@ for the pairs. Largest of all are the scores of the chosen blocks, h n k B.
 ``blocked``  the queries that chose a block stand together, in tiles, and each tile is compared
              with the keys of its block. The k parts of a query, each a softmax of its own, are
              weighed by the sums of their exponentials, which gives one softmax over all their keys.
+             On a CPU PyTorch's kernel computes blocks of 64 or more, first derivatives only.
 
 The paper's letters: B, k, $g_i$ is whether block i is chosen.
 
@@ -45,11 +46,12 @@ from functools import partial
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from attnlab.core.cache import KeyValueCache
 from attnlab.core.card import Card, letters
+from attnlab.core.chosen_blocks import NOTHING, by_tiles, largest, numbers, packed, seen
 from attnlab.core.chunks import cut
 from attnlab.core.forms import form
 from attnlab.core.heads import Heads, queries_per_key_head
@@ -69,7 +71,6 @@ from attnlab.core.shapes import (
     checked,
 )
 from attnlab.core.softmax import masked_softmax
-from attnlab.mechanisms.learned.moba.tiles import NOTHING, by_tiles
 
 Chosen = Int[Tensor, "b h n k"]
 """The blocks of each query, its own first; −1 where there are fewer than k."""
@@ -108,22 +109,6 @@ def naive(
     return note("weights", masked_softmax(scores, allowed)) @ v
 
 
-def numbers(k: Tensor, padding: Tensor | None) -> Int[Tensor, "#b m"]:
-    """The number of each token among those that are real."""
-    if padding is None:
-        return torch.arange(k.shape[2], device=k.device)[None]
-    return (padding.cumsum(1) - 1).clamp(min=0)
-
-
-def packed(x: Tensor, padding: Tensor | None) -> Tensor:
-    """The real tokens first, in their order, then zeros."""
-    if padding is None:
-        return x
-    order = (~padding).long().argsort(dim=1, stable=True)
-    x = x.masked_fill(~padding[:, None, :, None], 0)
-    return x.gather(2, order[:, None, :, None].expand_as(x))
-
-
 def choose(
     q: Tensor, k: Tensor, at: Tensor, padding: Tensor | None, options: MoBAOptions
 ) -> Chosen:
@@ -134,26 +119,11 @@ def choose(
     own = at[:, None, m - n :, None] // block
     past = torch.arange(means.shape[2], device=q.device) < own
     scores = (q.detach() @ means.detach().mT).masked_fill(~past, -torch.inf)
-    found = [own.expand(*q.shape[:3], 1)]
-    for _ in range(min(options.chosen, means.shape[2]) - 1):
-        best = scores.argmax(dim=-1, keepdim=True)  # of equal ones the first
-        found.append(best.masked_fill(scores.gather(-1, best) == -torch.inf, NOTHING))
-        scores = scores.scatter(-1, best, -torch.inf)
-    chosen = torch.cat(found, dim=-1)
+    others = largest(scores, min(options.chosen, means.shape[2]) - 1)
+    chosen = torch.cat((own.expand(*q.shape[:3], 1), others), dim=-1)
     if padding is None:
         return chosen
     return chosen.masked_fill(~padding[:, None, m - n :, None], NOTHING)
-
-
-def seen(chosen: Chosen, at: Tensor, padding: Tensor | None, block: int) -> Bool[Tensor, "b h n m"]:
-    """Which keys each query attends to."""
-    (b, h, n, _), m = chosen.shape, at.shape[1]
-    blocks = -(-m // block)
-    picked = torch.zeros(b, h, n, blocks + 1, dtype=torch.bool, device=chosen.device)
-    picked = picked.scatter(-1, torch.where(chosen == NOTHING, blocks, chosen), True)
-    allowed = picked.gather(-1, (at // block)[:, None, None].expand(b, h, n, m))
-    allowed = allowed & (at[:, None, None] <= at[:, None, m - n :, None])
-    return allowed if padding is None else allowed & padding[:, None, None]
 
 
 # ---- blocked

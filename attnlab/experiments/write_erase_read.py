@@ -1,0 +1,331 @@
+"""Write, erase, read: what can a layer do whose state has a fixed size, by its transition alone?
+
+Not a figure of speed. Every model is one layer of width 32 with two heads and a feed-forward layer
+of 64, without positions; all are trained with the same sequences and updates. Almost all arms are
+one layer, `Memory`, whose projections, short convolution of 4 tokens and norm are the same. A head
+keeps a matrix of 16 × 16 numbers, and the arms differ in what multiplies it before a token writes:
+
+    sum                    nothing: linear attention without its denominator
+    constant decay         a constant of the head, as in retention
+    decay by head          a number of the token, as in Mamba-2
+    decay by channel       a vector of the token, as in gated linear attention
+    delta                  what the key reads is erased, by a step between 0 and 1 (DeltaNet)
+    delta to 2             the same, with steps between 0 and 2
+    gated delta, … to 2    both, with a decay by head (Gated DeltaNet)
+    channel-gated delta    with a decay by channel (Kimi Delta Attention)
+    delta to 2, twice      two keys, values and steps for each token (DeltaProduct)
+    attention              softmax over all keys, in the place of a state
+    no memory              the value alone: what the convolution gives
+    four layers to 2       four layers of *delta to 2*
+    hybrid of four layers  three of *delta to 2* and one of *attention* on top
+
+and beside it a layer of the catalogue as it stands: ``lstm``, whose transition is not linear, with
+64 numbers. ``CELLS`` says which of them are trained on which task. So parameters are equal but for
+the gates (the rows say how many), and the states of all but attention, LSTM and no memory are
+equal. Tasks, with the right answers of who only guesses:
+
+    recall         8 pairs, then all 8 keys; 16 values (6 %)
+    overwriting    8 keys, each written twice, then all 8 keys; 16 values. Who guesses one of the
+                   two values of a key is right in 53 % (`attnlab.tasks.overwriting`), and in 65 %
+                   with the first and the last pair, which a convolution can recognise
+    some keys once 8 keys; four of them are written four times, the others at the beginning alone,
+                   so that what is old is not always wrong (6 %)
+    parity         16 bits (50 %) (`attnlab.tasks.group_words`)
+    S5 swaps       12 exchanges of five objects (1 %)
+
+Scores are per cent of right answers on unseen sequences; of the last three tasks also those at the
+last position, and at the last of sequences of twice that length. "d = 4" gives queries and keys 4
+numbers, and the state of a head 4 × 16. "1200 updates" are three times the budget. *Attention with
+positions* has learned ones, for attention without them cannot tell which of two values is newer;
+those of the second half of longer sequences are not trained. Each arm was tried with a learning
+rate of 0.01 and, unless it was right in 99.5 % then, of 0.003 (one seed); the rate with the lower
+loss on sequences that are not scored has three seeds. Lesson 27 draws what
+
+    python -m attnlab.experiments write_erase_read --threads 1 --json \\
+        attnlab/experiments/assets/27_write_erase_read.json
+
+has written; rows that the file holds are not trained again. Another cell of tasks and arms is one
+more entry of ``CELLS``.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from attnlab import catalog
+from attnlab.core import chunks
+from attnlab.core.chunks import initial_state
+from attnlab.core.convolution import short_convolution
+from attnlab.core.matrix_memory import HeadNorm, decay_bias, decay_rates, unit
+from attnlab.experiments.grid import Arm, Grid, Grids, Scores, Trained, parameters, percent
+from attnlab.models.tiny import TinyTransformer
+from attnlab.tasks import SPLITS, UNSCORED, Task
+from attnlab.tasks.group_words import GroupWords
+from attnlab.tasks.overwriting import Overwriting
+from attnlab.tasks.recall import Recall
+from attnlab.train import evaluate
+
+TAPS = 4
+
+
+class Rule(NamedTuple):
+    """What multiplies the state. ``decay``: "none", "constant", "head" (a number of the token) or
+    "channel" (a vector of it). ``erase``: the largest step; 0 for none. ``times``: steps a token.
+    ``read``: "state", "softmax" in place of the state, or "near" (the convolution alone)."""
+
+    decay: str = "none"
+    erase: float = 0
+    times: int = 1
+    read: str = "state"
+
+
+RULES: Mapping[str, Rule] = {
+    "sum": Rule(),
+    "constant decay": Rule("constant"),
+    "decay by head": Rule("head"),
+    "decay by channel": Rule("channel"),
+    "delta": Rule(erase=1),
+    "delta to 2": Rule(erase=2),
+    "gated delta": Rule("head", 1),
+    "gated delta to 2": Rule("head", 2),
+    "channel-gated delta": Rule("channel", 1),
+    "delta to 2, twice": Rule(erase=2, times=2),
+    "attention": Rule(read="softmax"),
+    "no memory": Rule(read="near"),
+}
+
+
+class Memory(nn.Module):
+    """One layer for all rules, so that nothing but the transition differs: (b, n, dim) → the same.
+
+    Queries, keys and values are projected and pass a causal convolution of 4 tokens and SiLU;
+    queries and keys have length 1; each head's result is divided by its root mean square and
+    projected. Attention has neither SiLU nor unit length at its queries and keys.
+    """
+
+    def __init__(self, dim: int, heads: int, rule: Rule, head_dim: int | None = None) -> None:
+        super().__init__()
+        self.rule, self.heads = rule, heads
+        self.d = dim // heads if head_dim is None else head_dim
+        self.widths = (heads * self.d, heads * self.d * rule.times, dim * rule.times)
+        self.into = nn.Linear(dim, sum(self.widths), bias=False)
+        conv = nn.Conv1d(sum(self.widths), sum(self.widths), TAPS, groups=sum(self.widths))
+        self.taps = nn.Parameter(conv.weight.detach()[:, 0].flip(1))  # the newest first
+        if rule.erase:
+            self.steps = nn.Linear(dim, heads * rule.times, bias=False)
+        if rule.decay in ("head", "channel"):
+            size = heads * (self.d if rule.decay == "channel" else 1)
+            self.decays = nn.Linear(dim, size)
+            self.decays.bias = decay_bias(size)
+            self.log_A = decay_rates(heads)
+        self.out = HeadNorm(heads, dim // heads, dim)
+
+    def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
+        mixed = short_convolution(self.into(x), self.taps, None)
+        times = (1, self.rule.times, self.rule.times)
+        q, k, v = map(self._split, mixed.split(self.widths, dim=-1), times)
+        read = self._read(x, q, k, F.silu(v)).transpose(1, 2).flatten(2)
+        out: Tensor = self.out(read, x)
+        return out
+
+    def _read(self, x: Tensor, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        if self.rule.read == "near":
+            return v
+        if self.rule.read == "softmax":
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        times, chunk = self.rule.times, k.shape[2]
+        q, k = unit(F.silu(q)).repeat_interleave(times, dim=2) * self.d**-0.5, unit(F.silu(k))
+        gates = {"log_decay": self._log_decay(x), "erase": self._steps(x)}
+        out, _ = chunks.advance(q, k, v, initial_state(k, v), chunk, **gates)
+        return out[:, :, times - 1 :: times]
+
+    def _split(self, part: Tensor, times: int) -> Tensor:
+        """(b, n, times · h · d) → (b, h, n · times, d)."""
+        return part.unflatten(-1, (times, self.heads, -1)).flatten(1, 2).transpose(1, 2)
+
+    def _steps(self, x: Tensor) -> Tensor | None:
+        if not self.rule.erase:
+            return None
+        b = self.rule.erase * torch.sigmoid(self.steps(x))
+        return b.unflatten(-1, (self.rule.times, self.heads)).flatten(1, 2).mT[..., None]
+
+    def _log_decay(self, x: Tensor) -> Tensor | None:
+        if self.rule.decay == "none":
+            return None
+        if self.rule.decay == "constant":  # those of retention
+            head = torch.arange(self.heads, dtype=x.dtype)
+            log_a = torch.log1p(-(2.0 ** (-5 - head)))
+            return log_a[:, None, None].expand(len(x), self.heads, x.shape[1], 1)
+        rate = F.softplus(self.decays(x)).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        return -self.log_A.exp()[:, None, None] * rate
+
+
+# ---- the grid
+
+TASKS: Mapping[str, Task] = {
+    "recall": Recall(pairs=8, queries=8, keys=16, values=16),
+    "overwriting": Overwriting(keys=8, rounds=2, queries=8, values=16),
+    "some keys once": Overwriting(keys=8, rounds=4, once=4, queries=8, values=16),
+    "parity": GroupWords(length=16, group="Z2"),
+    "S5 swaps": GroupWords(length=12, group="S5", swaps=True),
+}
+STEPS: Mapping[str, int] = {"parity": 300}
+USUAL = 400
+FAST, FASTER, SLOWER = (1e-2,), (1e-2, 3e-3), (3e-3, 1e-2)
+UNSEEN: Mapping[str, Any] = {"batches": 2, "batch_size": 128}
+DIM, HEADS = 32, 2
+
+
+def _layer(rule: str, options: Mapping[str, Any]) -> Any:
+    def build(dim: int, heads: int, causal: bool) -> nn.Module:
+        if rule in RULES:
+            return Memory(dim, heads, RULES[rule], **options)
+        return catalog.build(rule, dim=dim, causal=True)
+
+    return build
+
+
+def _model(layers: Sequence[str], options: Mapping[str, Any], **sizes: Any) -> TinyTransformer:
+    built = [_layer(rule, options) for rule in layers]
+    return TinyTransformer(**sizes, layers=len(built), attention=built)
+
+
+@torch.no_grad()
+def last_right(model: nn.Module, task: Task) -> float:
+    """Per cent of right answers at the last position of unseen sequences."""
+    batch = task.batch("validation", 256, seed=0)
+    return percent(model(batch.inputs)[:, -1].argmax(-1) == batch.targets[:, -1])
+
+
+def _tuning(trained: Trained) -> Scores:
+    """The loss on unseen sequences that are not scored; the rate with the lower one is taken."""
+    loss = evaluate(trained.model, trained.arm.task, **UNSEEN, seed=1).loss
+    return {"loss on other sequences": (round(loss, 4), "nats")}
+
+
+def _scores(trained: Trained) -> Scores:
+    """Right answers in per cent, and the loss of the last 20 steps."""
+    model, task = trained.model, trained.arm.task
+    note = f"{parameters(model):,} parameters"
+    right = round(100 * evaluate(model, task, **UNSEEN).accuracy, 2)
+    last = trained.history.column("loss")[-20:]
+    found: dict[str, Any] = {
+        "right": (right, "%", note), "loss": (round(sum(last) / len(last), 4), "nats")
+    }  # fmt: skip
+    if isinstance(task, GroupWords):
+        found["last"] = last_right(model, task)
+        found["last of twice as many"] = last_right(model, replace(task, length=2 * task.length))
+    return found
+
+
+CELLS: Mapping[str, Mapping[str, tuple[float, ...]]] = {
+    "recall": {
+        "no memory": FASTER,
+        "sum": FAST,
+        "delta": SLOWER,
+        "attention": FAST,
+    },
+    "overwriting": {
+        "no memory": SLOWER,
+        "sum": FASTER,
+        "decay by head": FAST,
+        "delta": FASTER,
+        "attention": FASTER,
+        "attention with positions": FAST,
+    },
+    "some keys once": {
+        "sum": FASTER,
+        "decay by head": FASTER,
+        "delta": FAST,
+    },
+    "parity": {
+        "no memory": FASTER,
+        "decay by head": FASTER,
+        "delta": FASTER,
+        "delta to 2": FASTER,
+        "lstm": FAST,
+        "attention": SLOWER,
+        "attention with positions": FASTER,
+        "hybrid of four layers": FAST,
+    },
+    "S5 swaps": {
+        "delta": FASTER,
+        "delta to 2": FASTER,
+        "lstm": FASTER,
+    },
+}
+"""The trainings of tasks and arms: the rates that were tried, the better one first."""
+LONG = 1200
+LONGER: Mapping[str, tuple[str, ...]] = {
+    "recall": ("sum", "delta"),
+    "some keys once": ("decay by head",),
+    "S5 swaps": ("delta", "delta to 2"),
+}
+NARROW = ("sum", "delta")
+PLACED = " with positions"
+STACKS: Mapping[str, tuple[str, ...]] = {
+    "hybrid of four layers": (*("delta to 2",) * 3, "attention"),
+    "four layers to 2": ("delta to 2",) * 4,
+}
+
+
+def _cell(task: str, arm: str, rate: float, steps: int | None = None, **options: int) -> Arm:
+    layers = STACKS.get(arm, (arm.removesuffix(PLACED),))
+    model: dict[str, Any] = {"layers": layers, "options": options}
+    if arm.endswith(PLACED):
+        model["positions"] = "learned"
+    return Arm(TASKS[task], model, {"learning_rate": rate}, steps=steps or STEPS.get(task, USUAL))
+
+
+def _most_frequent(task: str, quick: bool = False) -> float:
+    """Per cent of right answers of who always gives the answer that training has most often."""
+    seen, unseen = (TASKS[task].batch(split, 256, seed=0).targets for split in SPLITS)
+    answer = seen[seen != UNSCORED].mode().values
+    return percent(unseen[unseen != UNSCORED] == answer)
+
+
+_COMMON: Mapping[str, Any] = {
+    "steps": USUAL,
+    "make": _model,
+    "model": {
+        "dim": DIM, "heads": HEADS, "hidden": 2 * DIM, "tie": False, "positions": "none",
+        "max_len": 128,
+    },
+    "training": {"batch_size": 32},
+}  # fmt: skip
+MAIN = Grid(
+    arms={
+        **{f"{task}; {arm}": _cell(task, arm, rates[0])
+           for task, arms in CELLS.items() for arm, rates in arms.items()},
+        **{f"{task}; {arm}, {LONG} updates": _cell(task, arm, CELLS[task][arm][0], LONG)
+           for task, arms in LONGER.items() for arm in arms},
+        **{f"recall; {arm}, d = 4{more}":
+           _cell("recall", arm, CELLS["recall"][arm][0], steps, head_dim=4)
+           for arm in NARROW for more, steps in (("", USUAL), (f", {LONG} updates", LONG))},
+    },
+    score=_scores,
+    baselines={
+        f"{task}; the most frequent answer": partial(_most_frequent, task) for task in CELLS
+    },
+    figure="{arm}; {what}; seed {seed}",
+    **_COMMON,
+)  # fmt: skip
+TUNING = Grid(
+    arms={
+        f"{task}; {arm}; {rate:g}": _cell(task, arm, rate)
+        for task, arms in CELLS.items() for arm, rates in arms.items() for rate in rates
+    },
+    score=_tuning,
+    seeds=(0,),
+    figure="{arm}; {what}, tried once",
+    **_COMMON,
+)  # fmt: skip
+GRID = Grids((MAIN, TUNING))
+SEEDS = MAIN.seeds
+rows, batches = GRID.rows, GRID.batches
+build, train = MAIN.build, MAIN.train

@@ -1,0 +1,108 @@
+"""The stretches of NSA: their means, what they weigh, and which blocks that makes worth reading."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from attnlab.core.chosen_blocks import largest
+from attnlab.core.heads import queries_per_key_head
+from attnlab.core.options import Options, Size
+from attnlab.core.softmax import masked_softmax
+
+Shares = Float[Tensor, "b h n stretches"]  # the weights of the compressed stretches
+Chosen = Int[Tensor, "b g n c"]  # the blocks of each query, −1 where there are fewer than c
+
+
+@dataclass(frozen=True, kw_only=True)
+class NSAOptions(Options):
+    """``stretch``  l, how many tokens are compressed into one.
+    ``stride``   s, every how many tokens a stretch begins; it divides l and l'.
+    ``block``    l', how many tokens are selected together.
+    ``chosen``   c, how many blocks a query selects, the first and the two last included.
+    ``window``   w, how many of the last tokens are read, the current one included.
+    """
+
+    stretch: Size = 32
+    stride: Size = 16
+    block: Size = 64
+    chosen: Size = 16
+    window: Size = 512
+
+    def check(self) -> None:
+        if self.stretch % self.stride or self.block % self.stride:
+            raise ValueError(
+                f"stride={self.stride} should divide stretch={self.stretch} and block={self.block}"
+            )
+        if self.chosen < 3:
+            raise ValueError(
+                "the first block and the last two are always chosen, so chosen should be at least "
+                f"3, got {self.chosen}"
+            )
+
+    def fitted(self, m: int) -> int:
+        """l', or m where the whole text is shorter."""
+        return min(self.block, m)
+
+    def begins(self, m: int, device: torch.device) -> Int[Tensor, "stretches"]:
+        """Where the stretches of m tokens begin."""
+        return torch.arange(0, max(m - self.stretch + 1, 0), self.stride, device=device)
+
+    def means(self, x: Tensor) -> Tensor:
+        """(b, g, m, d) → (b, g, stretches, d)."""
+        if x.shape[2] < self.stretch:
+            return x[:, :, :0]
+        return x.unfold(2, self.stretch, self.stride).mean(dim=-1)
+
+    def overlap(self, like: Tensor) -> Float[Tensor, "t"]:
+        """How many strides a block shares with each stretch that meets it, the first such first."""
+        begins = torch.arange(self.stride - self.stretch, self.block, self.stride)
+        shared = (begins + self.stretch).clamp(max=self.block) - begins.clamp(min=0)
+        return (shared // self.stride).to(like)
+
+
+def compressed(
+    q: Tensor, k: Tensor, asking: Tensor, begins: Tensor, padding: Tensor | None,
+    options: NSAOptions,
+) -> Shares:  # fmt: skip
+    """The weights of the stretches that are complete; zeros before the first is. ``k`` has their
+    keys."""
+    if not len(begins):
+        return q.new_zeros(*q.shape[:3], 0)
+    complete = begins + options.stretch - 1 <= asking
+    if padding is not None:
+        complete = complete & padding[:, None, padding.shape[1] - q.shape[2] :, None]
+    k = k.repeat_interleave(queries_per_key_head(q, k), dim=1)
+    return masked_softmax(q @ k.mT * q.shape[-1] ** -0.5, complete)
+
+
+def choose(
+    shares: Shares, asking: Tensor, repeats: int, m: int, options: NSAOptions,
+    padding: Tensor | None = None,
+) -> Chosen:  # fmt: skip
+    """The first block, the own and the one before, and those that the heads of a group value
+    most."""
+    shares = shares.detach().unflatten(1, (-1, repeats)).sum(dim=2)
+    size = options.fitted(m)
+    block = torch.arange(-(-m // size), device=shares.device)
+    own = asking // size
+    value = worth(shares, len(block), options)
+    always = (block == 0) | (block == own) | (block == own - 1)
+    value = value.masked_fill(always, torch.inf).masked_fill(block > own, -torch.inf)
+    if padding is not None:
+        lost = ~padding[:, None, m - shares.shape[2] :, None]
+        value = value.masked_fill(lost, -torch.inf)
+    return largest(value, options.chosen)
+
+
+def worth(shares: Shares, blocks: int, options: NSAOptions) -> Float[Tensor, "b g n blocks"]:
+    """What the stretches that overlap each block got, by how many strides they do."""
+    if blocks == 1 or not shares.shape[-1]:  # the first block is always read
+        return shares.new_zeros(*shares.shape[:3], blocks)
+    step, before = options.block // options.stride, options.stretch // options.stride - 1
+    overlap = options.overlap(shares)
+    short = max(0, (blocks - 1) * step + len(overlap) - before - shares.shape[-1])
+    each = F.pad(shares, (before, short)).unfold(-1, len(overlap), step)
+    return each[..., :blocks, :] @ overlap

@@ -1,0 +1,157 @@
+"""The experiment `write_erase_read`, small: its rules by a loop and by the page; what is scored."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from attnlab.core.convolution import short_convolution
+from attnlab.experiments import write_erase_read as experiment
+from attnlab.experiments.write_erase_read import CELLS, MAIN, RULES, TASKS, Memory, Rule
+from attnlab.mechanisms.recurrence.deltanet import DeltaNet, DeltaNetOptions
+
+STATES = [name for name, rule in RULES.items() if rule.read == "state"]
+
+
+def unit(x):
+    return x / (x.square().sum(-1, keepdim=True) + 1e-6).sqrt()
+
+
+def by_a_loop(layer: Memory, x: torch.Tensor) -> torch.Tensor:
+    """The reads of all heads, token by token, with transitions as whole matrices."""
+    rule, h, d = layer.rule, layer.heads, layer.d
+    q, k, v = short_convolution(layer.into(x), layer.taps, None).split(layer.widths, dim=-1)
+    q, k, v = unit(F.silu(q.unflatten(-1, (h, d)))), F.silu(k), F.silu(v)
+    out = torch.zeros(*x.shape[:2], h, v.shape[-1] // h // rule.times).to(x)
+    for batch in range(len(x)):
+        for head in range(h):
+            S = out.new_zeros(d, out.shape[-1])
+            for t in range(x.shape[1]):
+                a = torch.ones(d).to(x)
+                if rule.decay == "constant":
+                    a = a * (1 - 2.0 ** (-5 - head))
+                elif rule.decay != "none":
+                    rate = F.softplus(layer.decays(x[batch, t])).view(h, -1)[head]
+                    a = a * torch.exp(-layer.log_A[head].exp() * rate)
+                S = torch.diag(a) @ S
+                for m in range(rule.times):
+                    key = unit(k[batch, t].view(rule.times, h, d)[m, head])
+                    value = v[batch, t].view(rule.times, h, -1)[m, head]
+                    b = x.new_ones(())
+                    if rule.erase:
+                        steps = layer.steps(x[batch, t]).view(rule.times, h)
+                        b = rule.erase * steps[m, head].sigmoid()
+                        S = (torch.eye(d).to(x) - b * torch.outer(key, key)) @ S
+                    S = S + b * torch.outer(key, value)
+                out[batch, t, head] = q[batch, t, head] @ S / d**0.5
+    return out.flatten(2)
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_each_rule_is_its_transition(name: str) -> None:
+    torch.manual_seed(5)
+    layer = Memory(6, 2, RULES[name], head_dim=5).double()
+    layer.out.gain.data.uniform_(0.5, 2)
+    x = torch.randn(2, 7, 6).double()
+    torch.testing.assert_close(layer(x), layer.out(by_a_loop(layer, x), x))
+
+
+@pytest.mark.parametrize("negative", [False, True])
+def test_delta_is_the_layer_of_the_catalogue(negative: bool) -> None:
+    torch.manual_seed(6)
+    page = DeltaNet(6, 2, options=DeltaNetOptions(negative=negative)).double()
+    mine = Memory(6, 2, RULES["delta to 2" if negative else "delta"]).double()
+    mine.load_state_dict(
+        {
+            "into.weight": page.into.weight,
+            "taps": page.taps,
+            "steps.weight": page.steps.weight,
+            "out.gain": page.heads.output.gain,
+            "out.project.weight": page.heads.output.project.weight,
+        }
+    )
+    x = torch.randn(3, 11, 6).double()
+    torch.testing.assert_close(mine(x), page(x))
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_no_layer_reads_the_future(name: str) -> None:
+    torch.manual_seed(7)
+    layer = Memory(6, 2, RULES[name])
+    x = torch.randn(2, 13, 6)
+    changed = torch.cat((x[:, :8], torch.randn(2, 5, 6)), dim=1)
+    torch.testing.assert_close(layer(x)[:, :8], layer(changed)[:, :8])
+    assert not torch.allclose(layer(x)[:, 8:], layer(changed)[:, 8:])
+
+
+def test_without_memory_four_tokens_are_read() -> None:
+    layer = Memory(6, 2, Rule(read="near"))
+    x = torch.randn(2, 13, 6)
+    changed = torch.cat((torch.randn(2, 5, 6), x[:, 5:]), dim=1)
+    found = (layer(x) != layer(changed)).any(-1).any(0)
+    assert found.tolist() == [n < 5 + 3 for n in range(13)]
+
+
+class Says(nn.Module):
+    """Scores that choose what ``answer`` gives for each position."""
+
+    def __init__(self, answer, vocab: int) -> None:
+        super().__init__()
+        self.answer, self.vocab = answer, vocab
+
+    def forward(self, tokens):
+        return F.one_hot(self.answer(tokens), self.vocab).float()
+
+
+def test_the_last_answer_is_scored() -> None:
+    task = TASKS["parity"]
+    assert experiment.last_right(Says(lambda x: x.cumsum(1) % 2, 2), task) == 100
+    assert experiment.last_right(Says(lambda x: (x.cumsum(1) + 1) % 2, 2), task) == 0
+    first_half = Says(lambda x: x.cumsum(1) % 2 * (torch.arange(16) < 8), 2)
+    assert 40 < experiment.last_right(first_half, task) < 60
+
+
+@pytest.mark.parametrize("task", CELLS)
+def test_who_gives_the_most_frequent_answer_knows_little(task: str) -> None:
+    chance = 100 / (TASKS[task].vocab if "swaps" in task or task == "parity" else 16)
+    assert chance - 2 < MAIN.baselines[f"{task}; the most frequent answer"](False) < chance + 15
+
+
+def test_states_and_parameters_are_equal_but_for_the_gates() -> None:
+    sizes = {}
+    for name in STATES:
+        layer = Memory(32, 2, RULES[name])
+        sizes[name] = sum(each.numel() for each in layer.parameters())
+        assert layer.d * layer.out.gain.numel() * layer.heads == 512
+    plain = sizes["sum"]
+    assert sizes["constant decay"] == plain
+    assert sizes["delta"] == sizes["delta to 2"] == plain + 32 * 2
+    assert sizes["decay by head"] == plain + 32 * 2 + 2 + 2
+
+
+def test_a_random_one_of_two_values_is_right_in_53_per_cent() -> None:
+    batch = TASKS["overwriting"].batch("validation", 512, seed=0)
+    first, second = (batch.inputs[:, start : start + 16].view(-1, 8, 2) for start in (0, 16))
+    right = torch.zeros(512, 8)
+    for key in range(8):
+        old, new = (pairs[..., 1][pairs[..., 0] == key] for pairs in (first, second))
+        right[:, key] = (1 + (old == new).float()) / 2
+    assert 100 * right.mean() == pytest.approx(53.1, abs=1)
+
+
+def test_the_better_rate_is_named_first() -> None:
+    rows = experiment_rows()
+    for task, arms in CELLS.items():
+        for arm, rates in arms.items():
+            name = f"{task}; {arm}; {{:g}}; loss on other sequences, tried once"
+            losses = [rows[name.format(rate)] for rate in rates]
+            assert losses[0] == min(losses)
+            if len(rates) == 1:  # right at once
+                assert rates == experiment.FAST
+                assert rows[f"{task}; {arm}; right; seed 0"] >= 99.5
+
+
+def experiment_rows():
+    from attnlab.experiments import stored
+
+    return stored("27_write_erase_read.json", "write_erase_read")
