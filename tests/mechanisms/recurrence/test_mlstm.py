@@ -179,6 +179,15 @@ def test_a_few_extreme_gates_among_others(form) -> None:
         torch.testing.assert_close(found[:, :, t], ((w / norm)[..., None] * read).sum(2))
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_gates_of_all_sizes_in_single_precision(seed: int) -> None:
+    """Between ±1e20 the m of spans is rounded by 1e13; no factor is, and no sum vanishes."""
+    generator = torch.Generator().manual_seed(seed)
+    q, k, v = (torch.randn(2, 3, 61, width, generator=generator) for width in (4, 4, 5))
+    write, keep = (size * torch.randn(2, 3, 61, generator=generator) for size in (1e20, 1e18))
+    assert mlstm.chunked(q, k, v, write, keep).isfinite().all()
+
+
 # ---- Hugging Face's layer
 
 

@@ -164,8 +164,9 @@ def advance(
     log_f, C = F.logsigmoid(keep), torch.cat((state.sums, state.normaliser[..., None]), dim=-1)
     m = largest_exponents(log_f, write, state.largest)
     before = torch.cat((state.largest.detach()[..., None], m[..., :-1]), dim=-1)
-    # Rounding can make a factor larger than 1 by a little, or by much where m is 1e20.
-    fade = (log_f + before - m).clamp(max=1e-3)
+    # Where m is log f + the m before, their difference is 0, whatever was rounded on the way to m.
+    left = torch.where(m > write, -log_f, torch.minimum(before - m, -log_f)).detach()
+    fade = log_f + left
     out, C = chunks.advance(
         q * q.shape[-1] ** -0.5, (write - m).exp()[..., None] * k, F.pad(v, (0, 1), value=1.0), C,
         options.chunk, log_decay=fade[..., None],
