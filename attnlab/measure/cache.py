@@ -16,11 +16,11 @@ that of a published checkpoint of this name.
 import copy
 import importlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import zip_longest
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +30,7 @@ from attnlab.core.suggest import choose
 from attnlab.measure.costs import LONGEST_COMPUTED, TRIAL, Uncountable
 from attnlab.models.tiny import TinyTransformer
 
+T = TypeVar("T")
 FEW = 64  # tokens that a model of Transformers reads; the others come as keys and values
 SETTLED = (384, 512, 640)  # a state of the same size after each of them no longer grows
 PIECE = 512  # tokens that a layer of ours is fed at once, unless there are very many
@@ -133,7 +134,7 @@ def _parts_of_state(
     """The bytes of a layer's state; a state that no longer grows is counted at a short length."""
 
     def after(n: int, device: str) -> tuple[tuple[str, int], ...]:
-        layer, state = attention.to(device), None
+        layer, state = copy.deepcopy(attention).to(device), None
         x = torch.zeros(1, n, dim, dtype=dtype, device=device)
         with torch.no_grad():
             for piece in x.split(max(PIECE, n // 64), dim=1):
@@ -142,23 +143,30 @@ def _parts_of_state(
 
     try:
         short = min(tokens, TRIAL)
-        on_cpu, on_meta = after(short, "cpu"), after(short, "meta")
-        device = "meta" if on_cpu == on_meta else "cpu"
+        device = "meta" if after(short, "cpu") == _or_none(after, short, "meta") else "cpu"
+        if tokens > max(SETTLED):
+            first, *others = (after(n, device) for n in SETTLED)
+            if all(first == other for other in others):
+                return first
         if device == "cpu" and tokens > LONGEST_COMPUTED:
             raise Uncountable(
                 f"what {type(attention).__name__} keeps depends on numbers, so it is counted by "
                 f"computing it, up to {LONGEST_COMPUTED:,} tokens; {tokens:,} were asked for"
             )
-        if tokens > max(SETTLED):
-            first, *others = (after(n, device) for n in SETTLED)
-            if all(first == other for other in others):
-                return first
         return after(tokens, device)
     except Uncountable:
         raise
     except (RuntimeError, TypeError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise Uncountable(f"{type(attention).__name__} cannot be counted: {reason}") from error
+
+
+def _or_none(after: Callable[[int, str], T], n: int, device: str) -> T | None:
+    """None where an operator needs the numbers that the meta device does not have."""
+    try:
+        return after(n, device)
+    except (RuntimeError, TypeError, ValueError, NotImplementedError):
+        return None
 
 
 def _parts(state: Any) -> tuple[tuple[str, int], ...]:
