@@ -7,6 +7,7 @@ adds them up in another order.
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,11 @@ def write(file: str, cases: Any) -> None:
     (FOLDER / file).write_text(json.dumps(cases, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def assert_fresh(file: str, cases: Any, near: float = NEAR) -> None:
-    wrong = unlike(json.loads(json.dumps(cases)), stored(file), file, near)
+def assert_fresh(
+    file: str, cases: Any, near: float = NEAR, opened: Callable[[Any], Any] = lambda cases: cases
+) -> None:
+    """``opened`` makes numbers of what holds them as text, such as base64."""
+    wrong = unlike(opened(json.loads(json.dumps(cases))), opened(stored(file)), file, near)
     assert not wrong, f"{wrong}. Run this test file as a module, then `npm test` in widgets"
 
 
