@@ -42,7 +42,6 @@ def _settings() -> dict[str, Any]:
         "autocast": torch.is_autocast_enabled("cpu"),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "fill uninitialized memory": torch.utils.deterministic.fill_uninitialized_memory,
-        "fast path of transformers": torch.backends.mha.get_fastpath_enabled(),
         "flash": torch.backends.cuda.flash_sdp_enabled(),
         "math": torch.backends.cuda.math_sdp_enabled(),
         "denormal numbers": bool(torch.tensor(1e-40) == 0),

@@ -26,6 +26,9 @@ LASTS: dict[str, tuple[str, Any, Any]] = {
     "rwkv": ("decay", ..., -9.0),
 }
 """The parameter (and where in it) by which a state is a sum of thousands of tokens."""
+ROUNDED = {"lightning": 8}
+"""Queries, keys and values that are rounded as sums and again by their function: each of the two
+moves outputs by 2.2 to 3.5 units, if all else is computed in float64."""
 CHOOSES = {"memorizing_transformer", "routing_transformer"}
 """Of keys that score alike they choose others in half precision; the mean is the same."""
 
@@ -70,10 +73,11 @@ def test_thousands_of_tokens_in_half_precision(card: Card, dtype: torch.dtype) -
 
 
 def near(card: Card, out: Tensor, exact: Tensor) -> None:
-    """Each output within 4 units in the last place of the largest, and within half of one the mean
-    of the last 200, in which roundings cancel and what a state has lost does not."""
+    """Each output within 4 units in the last place of the largest (or as ``ROUNDED`` says), and
+    within half of one the mean of the last 200, in which roundings cancel and what a state has lost
+    does not."""
     unit = torch.finfo(out.dtype).eps * exact.abs().max()
     away = out.double() - exact
     assert away[:, -200:].mean(dim=1).abs().max() <= unit / 2
     if card.name not in CHOOSES:
-        assert away.abs().max() <= 4 * unit
+        assert away.abs().max() <= ROUNDED.get(card.name, 4) * unit
