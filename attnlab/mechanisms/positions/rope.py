@@ -29,15 +29,13 @@ For sequences longer than those of training, ``scaling`` changes the angles by a
                    $\zeta_t = (2t/d + 0.4)/1.4$, so scores fade with the distance (Sun et al. 2022;
                    s = 512, their B). For causal layers only: scores of later keys would grow.
 
-Common mistakes: loading weights into the other layout; computing angles in half precision, where
-positions beyond 256 collapse (here they are in float64); rotating the keys of a cache a second time
-(here a cache holds turned keys).
+Common mistakes: loading weights into the other layout; angles in half precision, where positions
+beyond 256 collapse (here in float64); turning the keys of a cache twice (it holds turned keys).
 
 The paper's letters: $m, n$ are our positions i and j, $f$ is ``encode``.
 
 Departures.
-- xPos is not centred at the middle of the sequence. The authors' code centres it there; counted
-  from the start, cached keys stay right, and the scores are the same.
+- xPos counts from the start, not from the middle: cached keys stay right, scores are the same
 
 Su, Lu, Pan, Murtadha, Wen, Liu. RoFormer: Enhanced Transformer with Rotary Position Embedding.
 2021, arXiv:2104.09864, section 3.2. Chen, Wong, Chen, Tian. Extending Context Window of Large

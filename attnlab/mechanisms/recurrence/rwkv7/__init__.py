@@ -148,8 +148,7 @@ def chunked(
     *, options: RWKV7Options = RWKV7Options(),
 ) -> Outputs:  # fmt: skip
     """The map inside chunks, the state from one to the next."""
-    S = initial_state(k, v)
-    out, S = advance(q, k, v, rate, decay, key_scale, key_mix, S, options)
+    out, S = advance(q, k, v, rate, decay, key_scale, key_mix, initial_state(k, v), options)
     note("state", S)
     return out
 
