@@ -21,6 +21,7 @@ from attnlab.measure.timing import compare
 from attnlab.mechanisms.dense import differential, full, gated_attention, sink
 from attnlab.mechanisms.dense.multi_head_latent import FORMS
 from attnlab.mechanisms.learned import moba, nsa
+from attnlab.mechanisms.learned.nsa.stretches import NSAOptions
 
 DIM, HEADS, WIDTH = 2048, 16, 128
 LATENT: dict[str, Any] = {
@@ -116,12 +117,12 @@ def _beside_full(n: int, repeats: int, threads: int) -> Iterator[Row]:
 def _chosen_blocks(n: int, repeats: int, threads: int) -> Iterator[Row]:
     """MoBA with three blocks of 512 for each query, and NSA with the sizes of its paper, beside
     fused attention to all keys, causal."""
-    leaves = tuple(x.requires_grad_() for x in torch.randn(3, 1, 4, n, 64))
-    options, native = moba.MoBAOptions(block=min(512, n // 8), chosen=3), nsa.NSAOptions()
+    q, k, v = leaves = tuple(x.requires_grad_() for x in torch.randn(3, 1, 4, n, 64))
+    options, native = moba.MoBAOptions(block=min(512, n // 8), chosen=3), NSAOptions()
     size, most = options.block, native.chosen * native.block + native.window + n // native.stride
     sparse = {
         "MoBA": partial(moba.blocked, *leaves, options=options),
-        "NSA": partial(nsa.blocked, *leaves, torch.randn(1, 4, n, 3), options=native),
+        "NSA": partial(nsa.blocked, q, k, v, torch.randn(1, 4, n, 3), options=native),
     }
     keys = {
         "MoBA": Keys((size + 1) / 2 + 2 * size, 3 * size),

@@ -146,7 +146,8 @@ def blocked(
 def window(
     q: Queries, k: Keys, v: Values, asking: Tensor, padding: Tensor | None, options: NSAOptions
 ) -> Outputs:
-    """Attention to the last w real tokens; of queries at padding, to none."""
+    """Attention to the last w real tokens; of queries at padding, to none. Without padding they are
+    the last w positions, and its log-sum-exp is noted."""
     if padding is None:
         return engine.blocked(q, k, v, patterns.local(options.window - 1).causal())
     n, m = q.shape[2], k.shape[2]
@@ -233,7 +234,11 @@ CARD = Card(
         "naive": h * n**2,
         "blocked": h * n * ((c + 1) * (B + d + e) + 3 * (w + d + e) + n / s),
     },
-    notes=dict.fromkeys(FORMS, ("gates", "blocks", "weights")),
+    launches={"blocked": n},
+    notes={
+        "naive": ("gates", "blocks", "weights"),
+        "blocked": ("gates", "blocks", "weights", "log_sum_exp"),
+    },
     variants=(
         {"stretch": 4, "stride": 2, "block": 4, "chosen": 4, "window": 5},
         {"stretch": 2, "stride": 2, "block": 6, "chosen": 3, "window": 1, "kv_heads": 2},

@@ -74,8 +74,10 @@ def compressed(
     if padding is not None:
         complete = complete & padding[:, None, padding.shape[1] - q.shape[2] :, None]
     k = k.repeat_interleave(queries_per_key_head(q, k), dim=1)
-    scores, none = q * q.shape[-1] ** -0.5 @ k.mT, ~complete.any(dim=-1, keepdim=True)
-    return scores.masked_fill(~(complete | none), -torch.inf).softmax(dim=-1).masked_fill(none, 0)
+    none = ~complete.any(dim=-1, keepdim=True)
+    hidden = torch.where(none, 0.0, -torch.inf).to(q)  # a softmax of none would be NaN
+    scores = torch.where(complete, (q * q.shape[-1] ** -0.5) @ k.mT, hidden)
+    return scores.softmax(dim=-1).masked_fill(none, 0)
 
 
 def choose(
@@ -105,4 +107,4 @@ def worth(shares: Shares, blocks: int, options: NSAOptions) -> Float[Tensor, "b 
     overlap = options.overlap(shares)
     short = max(0, (blocks - 1) * step + len(overlap) - before - shares.shape[-1])
     each, last = F.pad(shares, (before, short)), (blocks - 1) * step
-    return sum(share * each[..., t : t + last + 1 : step] for t, share in enumerate(overlap))  # type: ignore[return-value]
+    return sum(share * each[..., t : t + last + 1 : step] for t, share in enumerate(overlap))
