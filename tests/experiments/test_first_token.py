@@ -28,8 +28,10 @@ def test_weights_of_a_planted_head(monkeypatch: pytest.MonkeyPatch) -> None:
     given = {"first": 0.5, "own": 0.125, "one back": 0.25}
     task, batch = planted("softmax", given, monkeypatch)
     found = first_token.shares(build("softmax"), task, batch)
-    assert found["letters: first"] == 50 and found["letters: own"] == 12.5
-    assert found["letters: one back"] == 25 and found["letters: sink"] == 12.5
+    assert found["letters: first"] == 50
+    assert found["letters: own"] == 12.5
+    assert found["letters: one back"] == 25
+    assert found["letters: sink"] == 12.5
     before = (batch.inputs == task.mark)[:, FROM - 1 : -1]
     letters = (batch.inputs < task.symbols)[:, FROM:]
     expected = 25 * before[letters].float().mean().item()
@@ -85,5 +87,3 @@ def test_every_arm_is_scored(arm: str) -> None:
     assert ("letters: gate" in found) == ("gate" in arm)
     sink = found["letters: sink"]
     assert sink > 1 if "sink" in arm or arm == "off by one" else sink == 0
-
-

@@ -12,7 +12,8 @@ def test_after_a_mark_the_letter_before_it_is_repeated() -> None:
     batch = task.batch("train", 7, seed=3)
     seen = 0
     for text, targets in zip(batch.inputs.tolist(), batch.targets.tolist(), strict=True):
-        assert text[0] == task.begin and targets[0] == UNSCORED
+        assert text[0] == task.begin
+        assert targets[0] == UNSCORED
         assert text[2:] == targets[1:-1]
         for place, token in enumerate(text):
             if token == task.mark:
@@ -36,7 +37,8 @@ def test_the_start_stands_anywhere_but_before_a_mark() -> None:
     task = Ditto(length=13, symbols=5, every=2, start="random")
     batch = task.batch("train", 400, seed=0)
     starts = batch.inputs == task.begin
-    assert (starts.sum(1) == 1).all() and (batch.targets[starts] == UNSCORED).all()
+    assert (starts.sum(1) == 1).all()
+    assert (batch.targets[starts] == UNSCORED).all()
     assert starts.any(0).all()
     after = batch.inputs[:, 1:][starts[:, :-1]]
     assert (after != task.mark).all()
@@ -49,7 +51,8 @@ def test_who_may_not_attend_to_itself_sees_those_before() -> None:
     allowed = task.batch("train", 3, seed=0).structure.allowed
     expected = torch.ones(5, 5).bool().tril(-1)
     expected[0, 0] = True
-    assert allowed.shape == (3, 5, 5) and all(torch.equal(each, expected) for each in allowed)
+    assert allowed.shape == (3, 5, 5)
+    assert all(torch.equal(each, expected) for each in allowed)
     assert Ditto().batch("train", 3, seed=0).structure is None
 
 
