@@ -43,6 +43,7 @@ Sparse Attention: Hardware-Aligned and Natively Trainable Sparse Attention. ACL 
 arXiv:2502.11089, section 3.
 """
 
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, Literal
 
@@ -60,7 +61,7 @@ from attnlab.core.heads import Heads, queries_per_key_head, zero_nonfinite_paddi
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.positions import Rotation
-from attnlab.core.probe import note
+from attnlab.core.probe import listening, note, unheard
 from attnlab.core.shapes import (
     GroupKeys,
     GroupValues,
@@ -146,10 +147,10 @@ def blocked(
 def window(
     q: Queries, k: Keys, v: Values, asking: Tensor, padding: Tensor | None, options: NSAOptions
 ) -> Outputs:
-    """Attention to the last w real tokens; of queries at padding, to none. Without padding they are
-    the last w positions, and its log-sum-exp is noted."""
+    """Attention to the last w real tokens; of queries at padding, to none."""
     if padding is None:
-        return engine.blocked(q, k, v, patterns.local(options.window - 1).causal())
+        with unheard() if listening() else nullcontext():  # its log-sum-exp is not of all branches
+            return engine.blocked(q, k, v, patterns.local(options.window - 1).causal())
     n, m = q.shape[2], k.shape[2]
     reach = min(options.window, m)
     own = asking[..., None] // reach
@@ -235,10 +236,7 @@ CARD = Card(
         "blocked": h * n * ((c + 1) * (B + d + e) + 3 * (w + d + e) + n / s),
     },
     launches={"blocked": n},
-    notes={
-        "naive": ("gates", "blocks", "weights"),
-        "blocked": ("gates", "blocks", "weights", "log_sum_exp"),
-    },
+    notes=dict.fromkeys(FORMS, ("gates", "blocks", "weights")),
     variants=(
         {"stretch": 4, "stride": 2, "block": 4, "chosen": 4, "window": 5},
         {"stretch": 2, "stride": 2, "block": 6, "chosen": 3, "window": 1, "kv_heads": 2},
