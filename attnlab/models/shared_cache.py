@@ -132,7 +132,7 @@ class SharedCacheAttention(Layer):
 
 
 def check_sources(cache_of: Sequence[int], layers: int) -> None:
-    """A ValueError unless each layer takes its own cache, or that of an earlier one that has one."""
+    """A ValueError unless each layer takes its own cache, or one that an earlier layer keeps."""
     if len(cache_of) != layers:
         raise ValueError(
             f"cache_of says for each layer whose keys and values it attends to, so it needs "
