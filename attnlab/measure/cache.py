@@ -120,7 +120,7 @@ def _of_ours(model: TinyTransformer, tokens: int, dtype: torch.dtype) -> Kept:
     blocks: Any = model.decoder.blocks
     named = model.config["attention"]
     names = named if isinstance(named, list) else [named] * len(blocks)
-    layers = []
+    layers: list[Layer] = []
     for block, name in zip(blocks, names, strict=True):
         attention = copy.deepcopy(block.attention).to(dtype).eval()
         source = getattr(attention, "source", len(layers))

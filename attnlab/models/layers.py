@@ -180,7 +180,7 @@ class Given:
         return out
 
     @property
-    def sharing(self) -> dict[str, Caches]:
+    def sharing(self) -> dict[str, Any]:
         """The caches of the stack, for blocks that share them."""
         return {"caches": self.caches} if getattr(self.block, "shares_cache", False) else {}
 
