@@ -24,7 +24,9 @@ MODELS = (
 )  # fmt: skip
 
 
-def counted(model: object, dtype: torch.dtype = torch.bfloat16) -> tuple[dict[str, Kind], list[str]]:
+def counted(
+    model: object, dtype: torch.dtype = torch.bfloat16
+) -> tuple[dict[str, Kind], list[str]]:
     """The kinds of layers of a model, by short names, and the kind of each layer."""
     found = [kept(model, tokens, dtype=dtype) for tokens in (FIRST, SHORT, LONG)]
     kinds: dict[str, Kind] = {}
@@ -52,7 +54,9 @@ def _kind(found: list[Kept], number: int) -> Kind:
         return Kind(title, per_token, None, short - SHORT * per_token, rounds)
     if first < long:
         cap = round(long / first)
-        return Kind(title if "window" in title else f"{title}, {cap:,} tokens", first, cap, 0, rounds)
+        return Kind(
+            title if "window" in title else f"{title}, {cap:,} tokens", first, cap, 0, rounds
+        )
     named = {"state": "a state"}.get(title, title)
     return Kind(named if long else "the cache of another layer", 0, None, long)
 

@@ -24,8 +24,8 @@ export function stackPanel(study) {
 
   function draw(wide, high) {
     const { layers, kinds, sizes, layer, names, state: { tokens } } = study;
-    const row = Math.min(26, Math.floor(((high - 22) / layers.length) * 10) / 10);
-    const tall = Math.ceil(row * layers.length) + 22;
+    const row = Math.min(26, Math.floor(((high - 28) / layers.length) * 10) / 10);
+    const tall = Math.ceil(row * layers.length) + 28; // six of them above the highest number
     const kept = Math.floor((wide - INDEX - GAP - AMOUNT) * 0.62);
     const right = INDEX + kept + GAP;
     const room = wide - right - AMOUNT;

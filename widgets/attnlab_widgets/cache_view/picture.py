@@ -70,7 +70,7 @@ def _growth(drawing: Drawing, widget: Any) -> None:
     model = [total(kinds, widget.preset.layers, n) for n in lengths]
     low = math.floor(math.log10(max(1.0, min(x for x in (*now, *model, 1e15) if x > 0))))
     high = max(low + 1, math.ceil(math.log10(max(1.0, *now, *model))))
-    left, wide, top, tall = _LATER + 56, 300, _TOP + 24, 250
+    left, wide, top, tall = _LATER + 56, 266, _TOP + 24, 250
 
     def place(n: int, bytes_: float) -> tuple[float, float]:
         share = (math.log10(max(bytes_, 10.0**low)) - low) / (high - low)
