@@ -12,8 +12,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from attnlab.measure.cache import Kept, kept
 from attnlab_widgets.cache_view.bills import Kind
 
@@ -24,11 +22,9 @@ MODELS = (
 )  # fmt: skip
 
 
-def counted(
-    model: object, dtype: torch.dtype = torch.bfloat16
-) -> tuple[dict[str, Kind], list[str]]:
+def counted(model: object) -> tuple[dict[str, Kind], list[str]]:
     """The kinds of layers of a model, by short names, and the kind of each layer."""
-    found = [kept(model, tokens, dtype=dtype) for tokens in (FIRST, SHORT, LONG)]
+    found = [kept(model, tokens) for tokens in (FIRST, SHORT, LONG)]
     kinds: dict[str, Kind] = {}
     layers = []
     for layer in range(len(found[0].layers)):
@@ -54,9 +50,8 @@ def _kind(found: list[Kept], number: int) -> Kind:
         return Kind(title, per_token, None, short - SHORT * per_token, rounds)
     if first < long:
         cap = round(long / first)
-        return Kind(
-            title if "window" in title else f"{title}, {cap:,} tokens", first, cap, 0, rounds
-        )
+        named = title if "window" in title else f"{title}, {cap:,} tokens"
+        return Kind(named, first, cap, 0, rounds)
     named = {"state": "a state"}.get(title, title)
     return Kind(named if long else "the cache of another layer", 0, None, long)
 
