@@ -21,8 +21,7 @@ with a cache of so few bits (`attnlab.compression.quantized_cache`, groups and r
 decoded token by token.
 
 Each arm was tried with learning rates of 0.003 and 0.01 (one seed); the rate with the lower loss on
-texts that are not scored has three seeds. "1200 updates" are three times the budget. Lesson 25
-draws what
+texts that are not scored has three seeds. Lesson 25 draws what
 
     python -m attnlab.experiments smaller_cache --threads 1 --json \\
         attnlab/experiments/assets/25_smaller_cache.json
@@ -44,7 +43,7 @@ from attnlab.tasks.returning import Returning
 
 TASK = Returning(passage=16, pieces=512)
 WINDOW = {"sinks": 0, "window": 8}
-LAYERS, STEPS, LONG = 4, 400, 1200
+LAYERS, STEPS = 4, 400
 USUAL, FASTER = (3e-3, 1e-2), (1e-2, 3e-3)
 BITS = (8, 4, 2)
 UNSEEN, CODED = 256, 64  # texts that are scored; with a cache of few bits, token by token
@@ -80,7 +79,6 @@ RATES: Mapping[str, tuple[float, ...]] = {
     name: FASTER if name in ("MHA, width 32", "MHA, width 16") else USUAL for name in MODELS
 }
 ROUNDED = ("MHA", "GQA, 2 groups", "MQA")
-LONGER = ("MHA", "MQA", "windows 3:1", "MHA, 1 layer")
 
 
 @torch.no_grad()
@@ -138,8 +136,8 @@ def frequencies(quick: bool = False) -> float:
     return round(-(counts / counts.sum()).log()[told].mean().item(), 4)
 
 
-def _arm(name: str, rate: float, steps: int | None = None) -> Arm:
-    return Arm(TASK, MODELS[name], {"learning_rate": rate}, steps=steps)
+def _arm(name: str, rate: float) -> Arm:
+    return Arm(TASK, MODELS[name], {"learning_rate": rate})
 
 
 _COMMON: Mapping[str, Any] = {
@@ -164,13 +162,7 @@ TUNING = Grid(
     figure="{arm}; {what}, tried once",
     **_COMMON,
 )
-LONG_RUN = Grid(
-    arms={f"{name}, {LONG} updates": _arm(name, RATES[name][0], LONG) for name in LONGER},
-    score=_scores,
-    figure="{arm}; {what}; seed {seed}",
-    **_COMMON,
-)
-GRID = Grids((MAIN, TUNING, LONG_RUN))
+GRID = Grids((MAIN, TUNING))
 SEEDS = MAIN.seeds
 rows, batches = GRID.rows, GRID.batches
 build, train = MAIN.build, MAIN.train
