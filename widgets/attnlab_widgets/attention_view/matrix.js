@@ -11,7 +11,7 @@ const HIGH = 420; // of labels and map together
 const BESIDE = 12; // of the column of what the weights of a row leave of one
 const APART = 5; // between it and the map
 const REST = "rest of 1";
-const REST_HIGH = 56; // of its label, upright
+const REST_HIGH = 70; // of its label, upright
 
 /** What "±" means, for everybody who meets one. */
 export const ROUNDING = "± is the most that storing each weight in 8 bits can have changed it.";
@@ -279,7 +279,7 @@ export function matrixPanel(store, view) {
     if (i !== null && i < n) parts.push(`query ${i} “${store.token("q", i).short}”`);
     if (j !== null && j < m) parts.push(`key ${j} “${store.token("k", j).short}”`);
     const left = i !== null && i < n ? store.left(store.layer, store.head) : null;
-    const rest = left ? ` · ${REST} ${weight(left[i], 0.001)}` : "";
+    const rest = left ? ` · rest ${weight(left[i], 0.01)}` : "";
     if (parts.length === 2) {
       readout.textContent = `${parts.join(" → ")}: ${valueOf(i, j)}${rest}`;
     } else {
