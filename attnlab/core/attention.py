@@ -123,7 +123,7 @@ class SelfAttention(Layer):
     ) -> tuple[NewTokens, KeyValueCache]:
         """The next t tokens given the state of all before them (None at the beginning)."""
         self.heads.refuse_step(self.causal)
-        q, k, v = self.heads.project(x)
+        q, k, v = self.heads.project(x, start=0 if state is None else state.length)
         state = KeyValueCache.extended(state, k, v)
         keys, values = note("keys", state.keys), note("values", state.values)
         note("mask", patterns.causal())

@@ -49,6 +49,8 @@ from attnlab.tasks.lookup import Lookup
 from attnlab.tasks.varied import Varied
 
 SCHEMES = ("none", "t5_bias", "alibi", "rope", "learned", "sinusoidal")
+BY_CONTENT = ("forgetting",)
+"""Attentions that know the order of tokens from what these hold; they take no scheme."""
 LONGEST = 512
 
 
@@ -109,11 +111,17 @@ def _scores(trained: Trained) -> Scores:
 def _arm(name: str, scheme: str) -> Arm:
     plan = PLANS[name]
     model = {"vocab": plan.of_size(plan.trained[0]).vocab, "positions": scheme}
+    if scheme in BY_CONTENT:
+        model |= {"positions": "none", "attention": scheme}
     return Arm(problem(name), model, {"batch_size": plan.batch_size}, plan.steps)
 
 
 GRID = Grid(
-    arms={f"{name}, {scheme}": _arm(name, scheme) for name in PLANS for scheme in SCHEMES},
+    arms={
+        f"{name}, {scheme}": _arm(name, scheme)
+        for name in PLANS
+        for scheme in (*SCHEMES, *BY_CONTENT)
+    },
     score=_scores,
     make=_model,
     model={

@@ -222,6 +222,7 @@ class RotaryPositions(Rotation):
         self.head_dim, self.options = dim // heads, options
         refuse_odd(self.head_dim)
         if options.scaling == "xpos":
+            self.keeps_lengths = False
             self.needs_causal = "with xPos the scores of later keys grow with their distance"
 
     @checked
