@@ -66,8 +66,8 @@ def check_state(state: Any, needed: Any) -> None:
     in ``needed``, the state at the beginning."""
     if not isinstance(state, tuple) or len(state) != len(needed):
         raise TypeError(
-            f"the state should be a {type(needed).__name__}, got a {type(state).__name__}: give back "
-            "what step of this layer returned, or state=None to begin"
+            f"the state should be a {type(needed).__name__}, got a {type(state).__name__}: give "
+            "back what step of this layer returned, or state=None to begin"
         )
     for name, found, wanted in zip(needed._fields, state, needed, strict=True):
         if not isinstance(found, Tensor):

@@ -48,9 +48,10 @@ from attnlab.tasks.copying import Copying
 from attnlab.tasks.lookup import Lookup
 from attnlab.tasks.varied import Varied
 
-SCHEMES = ("none", "t5_bias", "alibi", "rope", "learned", "sinusoidal")
-BY_CONTENT = ("forgetting",)
-"""Attentions that know the order of tokens from what these hold; they take no scheme."""
+SCHEMES = (
+    "none", "t5_bias", "alibi", "rope", "learned", "sinusoidal", "forgetting", "cope", "path",
+)  # fmt: skip
+"""Where tokens stand, or, the last three, what tells it by what they hold."""
 LONGEST = 512
 
 
@@ -111,17 +112,13 @@ def _scores(trained: Trained) -> Scores:
 def _arm(name: str, scheme: str) -> Arm:
     plan = PLANS[name]
     model = {"vocab": plan.of_size(plan.trained[0]).vocab, "positions": scheme}
-    if scheme in BY_CONTENT:
+    if scheme == "forgetting":  # an attention that takes the place of full attention
         model |= {"positions": "none", "attention": scheme}
     return Arm(problem(name), model, {"batch_size": plan.batch_size}, plan.steps)
 
 
 GRID = Grid(
-    arms={
-        f"{name}, {scheme}": _arm(name, scheme)
-        for name in PLANS
-        for scheme in (*SCHEMES, *BY_CONTENT)
-    },
+    arms={f"{name}, {scheme}": _arm(name, scheme) for name in PLANS for scheme in SCHEMES},
     score=_scores,
     make=_model,
     model={

@@ -15,7 +15,8 @@ D_{ij} = \sum_{j < s \le i} \log f_s = c_i - c_j,\qquad c_t = \sum_{s \le t} \lo
 
 With f = 1 it is causal attention; with one f for all tokens it is ALiBi (``positions.alibi``) with
 the slope −log f; where $f_t = 0$ nothing before token t is seen any more. The gate of the first
-token has no effect. The gates tell the order of the tokens, so the layer needs no positions, and can take a rotation.
+token has no effect. The gates tell the order of the tokens, so the layer needs no positions; it can
+take a rotation.
 
 Cost: $2 h n m (d + e)$ FLOPs, as full attention, and h numbers a token for the gates. A token is
 kept with one number more than its key and value.
