@@ -99,9 +99,13 @@ class SelfAttention(Layer):
     ``step`` decodes as that of ``DenseAttention`` does. There is no cross-attention.
     """
 
-    def __init__(self, dim: Size, heads: Size, *, causal: bool, bias: bool) -> None:
+    def __init__(
+        self, dim: Size, heads: Size, *, causal: bool, bias: bool,
+        positions: PositionScheme | None = None, projections: Callable[..., Heads] = Heads,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.heads, self.causal = Heads(dim, heads, bias=bias), causal
+        self.heads, self.causal = projections(dim, heads, bias=bias, positions=positions), causal
+        self.heads.check_positions(causal=causal)
 
     @abstractmethod
     def attend(self, q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None = None) -> Tensor:

@@ -162,9 +162,10 @@ class ForgettingAttention(SelfAttention):
         form: Literal["naive", "fused"] = "fused", bias: bool = False,
         positions: Rotation | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(dim, heads, causal=True, bias=bias)
-        self.heads, self.form = ForgettingHeads(dim, heads, bias=bias, positions=positions), form
-        self.heads.check_positions(causal=True)
+        super().__init__(
+            dim, heads, causal=True, bias=bias, positions=positions, projections=ForgettingHeads
+        )
+        self.form = form
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None = None) -> Tensor:
         """By the form that was chosen; the keys have their gates behind them."""

@@ -14,9 +14,9 @@ which the delta rule changes its state (``recurrence.deltanet``); without the so
 those of the recurrence $S_t = H_t S_{t-1} + k_t v_t^\top$. With all $\beta = 0$ it is causal
 attention without positions.
 
-Cost: $2 h n m (d + e)$ FLOPs as for full attention. ``naive`` multiplies every query with the
-matrix of every token, another $4 h n m d$. ``chunked`` multiplies all of a chunk of c tokens at
-once.
+Cost: $2 h n^2 (d + e)$ FLOPs as for full attention. ``naive`` multiplies every query with the matrix
+of every token, another $4 h n^2 d$; ``chunked`` multiplies those of later chunks alone, with the
+product of a whole chunk.
 
 ``naive``    the equation: from the last token to the first, all later queries meet the key, and
              then go through the matrix of the token.
@@ -44,6 +44,7 @@ Householder Transformations. NeurIPS 2025, arXiv:2505.16381.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, NamedTuple
 
 import torch
@@ -56,10 +57,9 @@ from attnlab.core.card import Card, letters
 from attnlab.core.carried import check_carried
 from attnlab.core.convolution import last_inputs, short_convolution
 from attnlab.core.forms import form
-from attnlab.core.heads import Heads
+from attnlab.core.heads import Heads, zero_nonfinite_padding
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
-from attnlab.core.patterns import Mask
 from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.recurrence import skipping_padding
@@ -92,10 +92,10 @@ class PaTHOptions(Options):
 @form
 def naive(
     q: Queries, k: SelfKeys, v: SelfValues, w: Directions, beta: Strengths, *,
-    mask: Mask = None, options: PaTHOptions = PaTHOptions(),
+    padding: TokenPadding = None,
 ) -> Outputs:  # fmt: skip
-    """The equation, from the last token to the first. What comes after a query is masked."""
-    turned, columns = q, []
+    """The equation, from the last token to the first. Padding has the matrix I."""
+    turned, columns, beta = q, [], _of_tokens(beta, padding)
     for j in reversed(range(k.shape[2])):
         columns.append((turned * k[:, :, j, None]).sum(-1))
         later, own = turned[:, :, j:], w[:, :, j, None]
@@ -103,13 +103,17 @@ def naive(
         moved = later - beta[:, :, j, None, None] * along * own
         turned = torch.cat((turned[:, :, :j], moved), dim=2)
     scores = note("scores", torch.stack(columns[::-1], dim=-1) * q.shape[-1] ** -0.5)
-    weights = note("weights", masked_softmax(scores, _past(mask, q, k)))
+    weights = note("weights", masked_softmax(scores, _past(padding, q)))
     return weights @ v
 
 
-def _past(mask: Mask, q: Tensor, k: Tensor) -> Tensor | None:
-    own, given = (patterns.dense_of(each, q, k) for each in (patterns.causal(), mask))
-    return own if given is None or own is None else own & given
+def _of_tokens(beta: Tensor, padding: Tensor | None) -> Tensor:
+    """Strengths, 0 at padding."""
+    return beta if padding is None else beta.masked_fill(~padding[:, None], 0)
+
+
+def _past(padding: Tensor | None, q: Tensor) -> Tensor | None:
+    return patterns.dense_of(patterns.visible(True, padding), q, q)
 
 
 # ---- chunked
@@ -118,11 +122,11 @@ def _past(mask: Mask, q: Tensor, k: Tensor) -> Tensor | None:
 @form
 def chunked(
     q: Queries, k: SelfKeys, v: SelfValues, w: Directions, beta: Strengths, *,
-    mask: Mask = None, options: PaTHOptions = PaTHOptions(),
+    padding: TokenPadding = None, options: PaTHOptions = PaTHOptions(),
 ) -> Outputs:  # fmt: skip
     """Chunk by chunk from the last one: inside by the WY representation, and of the chunks before
     it with queries that have gone through the whole product."""
-    n = q.shape[2]
+    n, beta = q.shape[2], _of_tokens(beta, padding)
     c = max(1, min(options.chunk, n))
     missing = -n % c  # the matrix of a missing token is the identity
     qs, ks, ws = (_cut(F.pad(x, (0, 0, 0, missing)), c) for x in (q, k, w))
@@ -141,7 +145,7 @@ def chunked(
             moved = moved - (moved @ ws[:, :, j].mT) @ T[:, :, j] @ ws[:, :, j]
         rows.append(F.pad(torch.cat(blocks[::-1], dim=-1), (0, n + missing - (i + 1) * c)))
     scores = torch.cat(rows, dim=2)[:, :, :n, :n] * q.shape[-1] ** -0.5
-    weights = note("weights", masked_softmax(note("scores", scores), _past(mask, q, k)))
+    weights = note("weights", masked_softmax(note("scores", scores), _past(padding, q)))
     return weights @ v
 
 
@@ -175,6 +179,7 @@ class PaTHAttention(Layer):
         super().__init__()
         self.heads, self.form, self.options = Heads(dim, heads, bias=bias), form, options
         self.causal = True
+        self._attend = naive if form == "naive" else partial(chunked, options=options)
         self.down = nn.Linear(dim, options.rank, bias=False)
         self.up = nn.Linear(options.rank, dim, bias=False)
         bound = options.width**-0.5
@@ -185,12 +190,12 @@ class PaTHAttention(Layer):
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
         q, k, v = self.heads.project(x, padding=padding)
         w = skipping_padding(lambda own: self._directions(self._inputs(own)), x, padding)
-        w, beta = self._split(w), self._strengths(x)
-        if padding is not None:
-            beta = beta.masked_fill(~padding[:, None], 0)
-        mask = note("mask", patterns.visible(True, padding))
-        out = FORMS[self.form](q, k, v, w, note("strengths", beta), mask=mask, options=self.options)
-        return self.heads.merge(out)
+        w, beta = (
+            self._split(w),
+            note("strengths", self._strengths(zero_nonfinite_padding(x, padding))),
+        )
+        note("mask", patterns.visible(True, padding))
+        return self.heads.merge(self._attend(q, k, v, w, beta, padding=padding))
 
     def _inputs(self, x: Tensor) -> Tensor:
         made: Tensor = self.up(self.down(x))
@@ -200,12 +205,12 @@ class PaTHAttention(Layer):
         return F.silu(short_convolution(inputs, self.taps, before))
 
     def _split(self, w: Tensor) -> Tensor:
-        each = upcast(self.heads.split(w, self.heads.head_dim))
-        return note("directions", F.normalize(each, dim=-1))
+        each = self.heads.split(w, self.heads.head_dim)
+        return note("directions", F.normalize(upcast(each), dim=-1).to(w.dtype))
 
     def _strengths(self, x: Tensor) -> Tensor:
         found: Tensor = self.strength(x)
-        return 2 * torch.sigmoid(upcast(found)).mT
+        return 2 * torch.sigmoid(found).mT
 
     @checked
     def step(self, x: NewTokens, state: State | None = None) -> tuple[NewTokens, State]:
@@ -241,7 +246,7 @@ class PaTHAttention(Layer):
 
 # ---- card
 
-h, n, m, d, e, c = letters("h n m d e c")
+h, n, d, e, c = letters("h n d e c")
 
 CARD = Card(
     __doc__,
@@ -255,11 +260,11 @@ CARD = Card(
     options=PaTHOptions,
     letters={"c": "chunk"},
     time={
-        "naive": 2 * h * n * m * (3 * d + e),
-        "chunked": 2 * h * n * m * (2 * d + e + c / 2),
+        "naive": 2 * h * n**2 * (3 * d + e),
+        "chunked": h * n * (2 * n * e + (n - c) * (3 * d + c) + 7 * c * (2 * d + c)),
     },
     launches={"naive": n, "chunked": (n / c) ** 2},
-    memory=h * n * m,
+    memory=h * n**2,
     notes=dict.fromkeys(FORMS, ("scores", "weights")),
     variants=({"chunk": 3, "rank": 5}, {"chunk": 5, "width": 1}),
     build=PaTHAttention,
