@@ -1,6 +1,7 @@
-"""What Sphinx is taught: maths as MathML, stored outputs, and what search says of a page."""
+"""What Sphinx is taught: maths as MathML, stored outputs, the tree of pages, search results."""
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,43 @@ def _block(translator: Any, node: nodes.math_block) -> None:
     raise nodes.SkipNode
 
 
+def _navigation(app: Sphinx, page: str, _: str, context: dict[str, Any], __: Any) -> None:
+    """The tree of all pages beside a page, from that of its folder.
+
+    Sphinx makes one for each page from the headings of all pages: half of the time of the whole
+    site, and more with each page. Those of one folder differ only in what is marked as current.
+    """
+    parents = {
+        child: parent for parent, children in app.env.toctree_includes.items() for child in children
+    }
+    if page not in parents:
+        return
+    beside = f"{page.rpartition('/')[0]}/-".lstrip("/")
+
+    def marked(**_: Any) -> str:
+        found, marks = (
+            _tree(app, beside),
+            ' current"><a class="current reference internal" href="#">',
+        )
+        place: str | None = page
+        while place is not None:
+            link = app.builder.get_relative_uri(beside, place)
+            plain = f'"><a class="reference internal" href="{link}">'
+            found = found.replace(plain, marks if place == page else f" current{plain}")
+            place = parents.get(place)
+        return found
+
+    context["toctree"] = marked
+
+
+@cache
+def _tree(app: Sphinx, page: str) -> str:
+    """The tree for a page that is not in it, so that nothing is current."""
+    options = {"collapse": False, "titles_only": True, "maxdepth": -1, "includehidden": True}
+    builder: Any = app.builder
+    return builder._get_local_toctree(page, **options)
+
+
 def _descriptions(app: Sphinx, failed: Exception | None) -> None:
     """A script, since a page on disk may not fetch: what each page is, for the search results."""
     if failed or app.builder.name != "html":
@@ -59,5 +97,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_node(Stored, html=(_stored, None))
     app.add_directive("stored", StoredOutput)
     app.add_html_math_renderer("mathml", (_inline, None), (_block, None))
+    app.connect("html-page-context", _navigation, priority=400)  # before that of the theme
     app.connect("build-finished", _descriptions)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -60,6 +60,14 @@ def test_every_mechanism_has_a_row_from_its_card(table: Survey) -> None:
         assert not (row["decodes"] and card.causal == "never")
 
 
+def test_a_row_says_how_the_number_of_kernels_grows(table: Survey) -> None:
+    for row, card in zip(table.rows, MIXING, strict=True):
+        assert (row["launches"] == "constant") == (card.cost("launches", [*card.forms][-1]) == 1)
+        assert row["launched"] == card.launches_text()
+    assert row_named(table, "full")["launches"] == "constant"
+    assert row_named(table, "gru")["launches"] == "n"
+
+
 def test_counted_exponents_are_those_of_the_cards_where_n_is_long(table: Survey) -> None:
     for row in table.rows:
         if row["name"] in ("full", "linear", "performer", "fnet", "entmax", "linformer"):

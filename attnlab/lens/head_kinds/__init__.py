@@ -39,7 +39,7 @@ A kind is a statement about the weights on these sequences; it does not say what
 model makes of them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from reprlib import repr as _short
 
 import torch
@@ -50,6 +50,7 @@ from attnlab.lens.head_kinds.kinds import Heads
 from attnlab.lens.head_kinds.sums import LayerSums, measure
 from attnlab.lens.heads import DELIMITERS, check_delimiters
 from attnlab.lens.record import Seen
+from attnlab.lens.recorded_layers import layers_of
 
 __getattr__ = modules_of(__name__)
 
@@ -110,7 +111,7 @@ class HeadFinder:
         texts, numbers = _read_tokens(tokens)
         _check_padding(padding, numbers)
         measured = {}
-        for name, weights, allowed in _attention(seen, mask):
+        for name, weights, allowed in layers_of(seen, mask):
             _check_shape(name, weights, allowed, numbers)
             measured[name] = measure(weights, allowed, numbers, padding, texts, self._delimiters)
         self._check_layers(measured)
@@ -141,28 +142,6 @@ class HeadFinder:
 
 
 # ---- reading the arguments
-
-
-def _attention(seen: object, mask: object) -> Iterable[tuple[str, Tensor, Tensor | None]]:
-    """Name, weights and mask of each layer."""
-    if isinstance(seen, Seen):
-        if mask is not None:
-            raise ValueError(
-                "mask goes with weights in a dict; records have their own: leave it out"
-            )
-        if not len(seen):
-            seen[0]  # raises the sentence that says why nothing was recorded
-        return [(record.name, record.weights, record.mask) for record in seen]
-    if not isinstance(seen, Mapping):
-        raise TypeError(
-            "seen should be what attnlab.watch recorded, or a dict {name of the layer: weights "
-            f"(b, h, n, n)}}, got {type(seen).__name__}"
-        )
-    if not seen:
-        raise ValueError("seen is an empty dict: give the weights of at least one layer")
-    if mask is not None and (not isinstance(mask, Tensor) or mask.dtype != torch.bool):
-        raise TypeError("mask should be a bool tensor, True = may attend, or None")
-    return [(str(name), weights, mask) for name, weights in seen.items()]
 
 
 def _read_tokens(tokens: object) -> tuple[list[list[str]] | None, Tensor]:
@@ -207,9 +186,7 @@ def _check_padding(padding: object, numbers: Tensor) -> None:
         )
 
 
-def _check_shape(name: str, weights: object, mask: Tensor | None, numbers: Tensor) -> None:
-    if not isinstance(weights, Tensor) or weights.dim() != 4 or not weights.is_floating_point():
-        raise TypeError(f"the weights of {name!r} should be floating-point numbers (b, h, n, n)")
+def _check_shape(name: str, weights: Tensor, mask: Tensor | None, numbers: Tensor) -> None:
     b, _, n, m = weights.shape
     if (b, n, m) != (*numbers.shape, numbers.shape[1]):
         raise ValueError(

@@ -110,7 +110,8 @@ class Survey(BaseWidget):
     @property
     def rows(self) -> list[dict[str, Any]]:
         """The table as dicts: name, title, family, year, claimed, formula (the exponent of the
-        card's formula), counted, measured, interval, decodes, because, page, lesson, checked.
+        card's formula), launches (how the number of operations called grows, of each form in
+        launched), counted, measured, interval, decodes, because, page, lesson, checked.
 
         What is still being counted is None; ``wait`` first."""
         return [dict(row) for row in self._rows]
@@ -267,9 +268,17 @@ def _of_card(one: Card) -> dict[str, Any]:
         "year": one.paper.year,
         "claimed": growth(one, "time", {}),
         "order": one.order_text("time", list(one.forms)[-1]),
+        "launches": _launches(one),
+        "launched": one.launches_text(),
         "page": addresses.get("page"),
         "lesson": addresses.get("lesson"),
     }
+
+
+def _launches(one: Card) -> str:
+    """How the number of operations that the last form calls grows, in n alone."""
+    grows = one.order("launches", list(one.forms)[-1]) != 1
+    return growth(one, "launches", {}) if grows else "constant"
 
 
 def _of_own(one: Own) -> dict[str, Any]:
@@ -280,6 +289,8 @@ def _of_own(one: Own) -> dict[str, Any]:
         "year": datetime.date.today().year,
         "claimed": one.claims,
         "order": f"O({one.claims})",
+        "launches": None,
+        "launched": "not counted: a layer of your own has no card that claims it",
         "page": None,
         "lesson": None,
     }

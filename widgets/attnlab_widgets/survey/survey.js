@@ -17,6 +17,7 @@ const COLUMNS = [
   [null, "formula", "The exponent of the card's formula at n = 1,024 to 8,192"],
   ["counted", "counted", "The exponent of the FLOPs of the mixing, counted operation by operation at n = 1,024 to 8,192"],
   ["measured", "measured", "The exponent of the time of the whole layer at n = 512 to 4,096, with its interval at 95 %"],
+  [null, "kernels", "How the number of operations that the forward pass of its fastest form calls grows with n; on a GPU each of them launches a kernel"],
   ["decodes", "decodes", "Whether its causal layer gives one token after another, tried out"],
   [null, "lesson", "Where it is taught"],
   [null, "check", "Count it again and try whether it decodes; time it"],
@@ -25,6 +26,8 @@ const SHELVES = [["mechanisms", "mechanisms"], ["feed", "feed-forward layers"], 
 const HELP = `The table of "Efficient Transformers: A Survey" says what papers state. Here a row can be checked: its FLOPs are counted again, and its causal layer must give the first tokens the same outputs whatever follows them.
 
 Counted are the FLOPs of the mixing alone, at width 256 with 4 heads. Timed is the whole layer, whose projections cost the same for every token: they hold the measured exponent near 1 as long as the mixing is the smaller part.
+
+Kernels: operations called one after the other. Where their number grows with n a GPU waits for each of them, however few the FLOPs are.
 
 Click a heading to sort, again to turn the order round.`;
 
@@ -80,6 +83,7 @@ function render({ model, el: host }) {
       el("td", { text: power(row.formula) }),
       el("td", { text: row.counted === null ? "…" : power(row.counted), class: apart ? "sv-apart" : "", title: apart ? "More than 0.1 from the formula's: at these lengths blocks, windows or projections of its own weigh in" : "" }),
       el("td", { text: within(row.measured, row.interval) }),
+      el("td", { text: row.launches ?? "–", title: row.launched }),
       el("td", { text: row.decodes === null ? "…" : row.decodes ? "yes" : "no", title: row.because }),
       el("td", {}, link(row.lesson, row.lesson?.[1].split(" ")[1] ?? "–")),
       el("td", { class: "sv-acts" }, busy ? el("progress", { "aria-label": `${row.title} is being checked` }) : el("span", {}, act("check", "Check", "Count it again, try whether it decodes"), act("time", "Time", "Check it and time it"))),
