@@ -27,7 +27,8 @@ Lesson 40 draws what
     python -m attnlab.experiments positions --threads 1 --json \\
         attnlab/experiments/assets/40_positions.json
 
-has written (the rows of ``sinusoidal`` in a run of their own, after the factor √dim had come in).
+has written (the rows of ``sinusoidal`` in a run of their own, after the factor √dim had come in,
+and those of ``forgetting`` and ``cope`` in later ones).
 
 Kazemnejad, Padhi, Natesan Ramamurthy, Das, Reddy, The Impact of Positional Encoding on Length
 Generalization in Transformers, NeurIPS 2023, arXiv:2305.19466, ask the same of larger models.
@@ -49,9 +50,9 @@ from attnlab.tasks.lookup import Lookup
 from attnlab.tasks.varied import Varied
 
 SCHEMES = (
-    "none", "t5_bias", "alibi", "rope", "learned", "sinusoidal", "forgetting", "cope", "path",
+    "none", "t5_bias", "alibi", "rope", "learned", "sinusoidal", "forgetting", "cope",
 )  # fmt: skip
-"""Where tokens stand, or, the last three, what tells it by what they hold."""
+"""Where tokens stand, or, the last two, what tells it by what they hold."""
 LONGEST = 512
 
 

@@ -32,7 +32,7 @@ Departures.
 
 Gives up. Weights are no softmax: a row sums to less than one unless the rest goes to the token.
 
-Tan, Yang, Shen, Courville, Panda. Scaling Stick-Breaking Attention: An Efficient Implementation and
+Tan, Yang, Courville, Panda, Shen. Scaling Stick-Breaking Attention: An Efficient Implementation and
 In-depth Study. ICLR 2025, arXiv:2410.17980.
 """
 

@@ -14,9 +14,9 @@ which the delta rule changes its state (``recurrence.deltanet``); without the so
 those of the recurrence $S_t = H_t S_{t-1} + k_t v_t^\top$. With all $\beta = 0$ it is causal
 attention without positions.
 
-Cost: $2 h n^2 (d + e)$ FLOPs as for full attention. ``naive`` multiplies every query with the matrix
-of every token, another $4 h n^2 d$; ``chunked`` multiplies those of later chunks alone, with the
-product of a whole chunk.
+Cost: $2 h n^2 (d + e)$ FLOPs as for full attention. ``naive`` multiplies every query with the
+matrix of every token, another $4 h n^2 d$; ``chunked`` multiplies those of later chunks alone, with
+the product of a whole chunk.
 
 ``naive``    the equation: from the last token to the first, all later queries meet the key, and
              then go through the matrix of the token.

@@ -26,7 +26,7 @@ from attnlab.mechanisms.kernelized.linear.recurrence import (
 
 
 class TurnedSums(NamedTuple):
-    """Of all keys so far: Σ R φ(k) vᵀ, Σ φ(k), and how many there were."""
+    """The sums Σ R φ(k) vᵀ and Σ φ(k) over all keys so far, and how many there were."""
 
     values: Float[Tensor, "b h r e"]
     keys: Float[Tensor, "b h r"]
