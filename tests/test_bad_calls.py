@@ -701,6 +701,7 @@ FIGURES: dict[str, dict[str, Any]] = {
     "spectrum_curves": {"series": {"a": [0.5, 0.8, 1.0]}},
     "claimed_costs": {"cards": [attnlab.card("full"), attnlab.card("linear")], "n": 64},
     "score_dots": {"scores": {"full": {"copying": [90.0, 95.0]}}},
+    "score_table": {"scores": {"full": {"copying": [90.0, 95.0]}}, "guesses": {"full": 6.0}},
     "length_scores": {"scores": {"full": {32: [90.0, 95.0], 64: [40.0, 41.5]}}},
     "token_strip": {"tokens": ["a", "b"]},
     "image_sequence": {"image": np.arange(16).reshape(4, 4)},

@@ -48,7 +48,8 @@ class Paper:
 
     def __str__(self) -> str:
         where = f", arXiv:{self.arxiv}" if self.arxiv else ""
-        return f"{self.authors}. {self.title}. {self.venue}, {self.year}{where}."
+        authors = self.authors.removesuffix(".")  # of "et al."
+        return f"{authors}. {self.title}. {self.venue}, {self.year}{where}."
 
 
 @dataclass(frozen=True)

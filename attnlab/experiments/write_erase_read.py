@@ -15,14 +15,18 @@ keeps a matrix of 16 × 16 numbers, and the arms differ in what multiplies it be
     channel-gated delta    with a decay by channel (Kimi Delta Attention)
     delta to 2, twice      two keys, values and steps for each token (DeltaProduct)
     attention              softmax over all keys, in the place of a state
+    attention of 8 tokens  over those of the last 8: their keys and values are 512 numbers
+    hybrid                 one head of *delta to 2*, one of *attention*
+    hybrid of 8 tokens     one head of *delta to 2*, one of *attention of 8 tokens*
     no memory              the value alone: what the convolution gives
     four layers to 2       four layers of *delta to 2*
     hybrid of four layers  three of *delta to 2* and one of *attention* on top
 
 and beside it a layer of the catalogue as it stands: ``lstm``, whose transition is not linear, with
 64 numbers. ``CELLS`` says which of them are trained on which task. So parameters are equal but for
-the gates (the rows say how many), and the states of all but attention, LSTM and no memory are
-equal. Tasks, with the right answers of who only guesses:
+the gates (the rows say how many), except in four layers, which have four times as many. All
+states have 512 numbers, those of 8 tokens among them; attention over all keys has no bound, four
+layers have more and the LSTM has fewer. Tasks, with the right answers of who only guesses:
 
     recall         8 pairs, then all 8 keys; 16 values (6 %)
     overwriting    8 keys, each written twice, then all 8 keys; 16 values. Who guesses one of the
@@ -31,15 +35,19 @@ equal. Tasks, with the right answers of who only guesses:
     some keys once 8 keys; four of them are written four times, the others at the beginning alone,
                    so that what is old is not always wrong (6 %)
     parity         16 bits (50 %) (`attnlab.tasks.group_words`)
+    S3 swaps       16 exchanges of three objects (17 %)
     S5 swaps       12 exchanges of five objects (1 %)
+    S3, S5         16 and 12 permutations of any kind
+    copying        16 symbols, and then the same again (6 %)
+    needle         31 random words, one of them a key of 16, and questions for it (6 %)
 
-Scores are per cent of right answers on unseen sequences; of the last three tasks also those at the
-last position, and at the last of sequences of twice that length. "d = 4" gives queries and keys 4
-numbers, and the state of a head 4 × 16. "1200 updates" are three times the budget. *Attention with
-positions* has learned ones, for attention without them cannot tell which of two values is newer;
-those of the second half of longer sequences are not trained. Each arm was tried with a learning
-rate of 0.01 and, unless it was right in 99.5 % then, of 0.003 (one seed); the rate with the lower
-loss on sequences that are not scored has three seeds. Lesson 27 draws what
+Scores are per cent of right answers on unseen sequences; of parity, permutations and the needle
+also those at the last position, and at the last of sequences of twice that length. "d = 4" gives
+queries and keys 4 numbers, and the state of a head 4 × 16. "1200 updates" are three times the
+budget. *Attention with positions* has learned ones, for attention without them cannot tell which of
+two values is newer; those of the second half of longer sequences are not trained. Each arm was
+tried with a learning rate of 0.01 and, unless it was right in 99.5 % then, of 0.003 (one seed); the
+rate with the lower loss on sequences that are not scored has three seeds. Lesson 27 draws what
 
     python -m attnlab.experiments write_erase_read --threads 1 --json \\
         attnlab/experiments/assets/27_write_erase_read.json
@@ -65,7 +73,9 @@ from attnlab.core.matrix_memory import HeadNorm, decay_bias, decay_rates, unit
 from attnlab.experiments.grid import Arm, Grid, Grids, Scores, Trained, parameters, percent
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks import SPLITS, UNSCORED, Task
+from attnlab.tasks.copying import Copying
 from attnlab.tasks.group_words import GroupWords
+from attnlab.tasks.needle import Needle
 from attnlab.tasks.overwriting import Overwriting
 from attnlab.tasks.recall import Recall
 from attnlab.train import evaluate
@@ -76,12 +86,15 @@ TAPS = 4
 class Rule(NamedTuple):
     """What multiplies the state. ``decay``: "none", "constant", "head" (a number of the token) or
     "channel" (a vector of it). ``erase``: the largest step; 0 for none. ``times``: steps a token.
-    ``read``: "state", "softmax" in place of the state, or "near" (the convolution alone)."""
+    ``read``: "state", "softmax" in place of the state, "both" (the first half of the heads has a
+    state, the other attends), or "near" (the convolution alone). ``window``: attention sees the
+    last so many tokens, the token itself among them; 0 for all."""
 
     decay: str = "none"
     erase: float = 0
     times: int = 1
     read: str = "state"
+    window: int = 0
 
 
 RULES: Mapping[str, Rule] = {
@@ -96,6 +109,9 @@ RULES: Mapping[str, Rule] = {
     "channel-gated delta": Rule("channel", 1),
     "delta to 2, twice": Rule(erase=2, times=2),
     "attention": Rule(read="softmax"),
+    "attention of 8 tokens": Rule(read="softmax", window=8),
+    "hybrid": Rule(erase=2, read="both"),
+    "hybrid of 8 tokens": Rule(erase=2, read="both", window=8),
     "no memory": Rule(read="near"),
 }
 
@@ -112,12 +128,13 @@ class Memory(nn.Module):
         super().__init__()
         self.rule, self.heads = rule, heads
         self.d = dim // heads if head_dim is None else head_dim
+        self.keeping = heads // 2 if rule.read == "both" else heads  # heads that have a state
         self.widths = (heads * self.d, heads * self.d * rule.times, dim * rule.times)
         self.into = nn.Linear(dim, sum(self.widths), bias=False)
         conv = nn.Conv1d(sum(self.widths), sum(self.widths), TAPS, groups=sum(self.widths))
         self.taps = nn.Parameter(conv.weight.detach()[:, 0].flip(1))  # the newest first
         if rule.erase:
-            self.steps = nn.Linear(dim, heads * rule.times, bias=False)
+            self.steps = nn.Linear(dim, self.keeping * rule.times, bias=False)
         if rule.decay in ("head", "channel"):
             size = heads * (self.d if rule.decay == "channel" else 1)
             self.decays = nn.Linear(dim, size)
@@ -137,7 +154,18 @@ class Memory(nn.Module):
         if self.rule.read == "near":
             return v
         if self.rule.read == "softmax":
+            return self._attended(q, k, v)
+        kept, others = zip(*(y.tensor_split([self.keeping], dim=1) for y in (q, k, v)), strict=True)
+        read = self._remembered(x, *kept)
+        return torch.cat((read, self._attended(*others)), dim=1) if others[0].shape[1] else read
+
+    def _attended(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        if not self.rule.window:
             return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).tril()
+        return F.scaled_dot_product_attention(q, k, v, seen.triu(1 - self.rule.window))
+
+    def _remembered(self, x: Tensor, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         times, chunk = self.rule.times, k.shape[2]
         q, k = unit(F.silu(q)).repeat_interleave(times, dim=2) * self.d**-0.5, unit(F.silu(k))
         gates = {"log_decay": self._log_decay(x), "erase": self._steps(x)}
@@ -152,7 +180,7 @@ class Memory(nn.Module):
         if not self.rule.erase:
             return None
         b = self.rule.erase * torch.sigmoid(self.steps(x))
-        return b.unflatten(-1, (self.rule.times, self.heads)).flatten(1, 2).mT[..., None]
+        return b.unflatten(-1, (self.rule.times, self.keeping)).flatten(1, 2).mT[..., None]
 
     def _log_decay(self, x: Tensor) -> Tensor | None:
         if self.rule.decay == "none":
@@ -173,6 +201,11 @@ TASKS: Mapping[str, Task] = {
     "some keys once": Overwriting(keys=8, rounds=4, once=4, queries=8, values=16),
     "parity": GroupWords(length=16, group="Z2"),
     "S5 swaps": GroupWords(length=12, group="S5", swaps=True),
+    "S3 swaps": GroupWords(length=16, group="S3", swaps=True),
+    "S3": GroupWords(length=16, group="S3"),
+    "S5": GroupWords(length=12, group="S5"),
+    "copying": Copying(items=16, symbols=16),
+    "needle": Needle(length=32, every=4),
 }
 STEPS: Mapping[str, int] = {"parity": 300}
 USUAL = 400
@@ -217,7 +250,7 @@ def _scores(trained: Trained) -> Scores:
     found: dict[str, Any] = {
         "right": (right, "%", note), "loss": (round(sum(last) / len(last), 4), "nats")
     }  # fmt: skip
-    if isinstance(task, GroupWords):
+    if isinstance(task, GroupWords | Needle):
         found["last"] = last_right(model, task)
         found["last of twice as many"] = last_right(model, replace(task, length=2 * task.length))
     return found
@@ -227,7 +260,12 @@ CELLS: Mapping[str, Mapping[str, tuple[float, ...]]] = {
     "recall": {
         "no memory": FASTER,
         "sum": FAST,
+        "constant decay": FAST,
+        "decay by head": FASTER,
+        "decay by channel": FASTER,
         "delta": SLOWER,
+        "gated delta": FASTER,
+        "channel-gated delta": FASTER,
         "attention": FAST,
     },
     "overwriting": {
@@ -235,6 +273,8 @@ CELLS: Mapping[str, Mapping[str, tuple[float, ...]]] = {
         "sum": FASTER,
         "decay by head": FAST,
         "delta": FASTER,
+        "gated delta": FAST,
+        "channel-gated delta": FAST,
         "attention": FASTER,
         "attention with positions": FAST,
     },
@@ -245,18 +285,47 @@ CELLS: Mapping[str, Mapping[str, tuple[float, ...]]] = {
     },
     "parity": {
         "no memory": FASTER,
+        "constant decay": FASTER,
         "decay by head": FASTER,
+        "decay by channel": FASTER,
         "delta": FASTER,
         "delta to 2": FASTER,
-        "lstm": FAST,
+        "gated delta": FASTER,
+        "channel-gated delta": FASTER,
         "attention": SLOWER,
         "attention with positions": FASTER,
+        "hybrid of 8 tokens": FASTER,
+        "lstm": FAST,
         "hybrid of four layers": FAST,
     },
     "S5 swaps": {
         "delta": FASTER,
         "delta to 2": FASTER,
         "lstm": FASTER,
+    },
+    "S3 swaps": {
+        "decay by head": FASTER,
+        "delta": SLOWER,
+        "delta to 2": FAST,
+        "attention": FASTER,
+    },
+    "S3": {
+        "delta to 2": SLOWER,
+        "delta to 2, twice": FASTER,
+        "lstm": FAST,
+    },
+    "S5": {
+        "delta to 2, twice": FASTER,
+        "lstm": FASTER,
+    },
+    "copying": {
+        "sum": FASTER,
+        "delta": FASTER,
+        "attention": FAST,
+    },
+    "needle": {
+        "sum": FAST,
+        "delta": FAST,
     },
 }
 """The trainings of tasks and arms: the rates that were tried, the better one first."""
@@ -265,8 +334,10 @@ LONGER: Mapping[str, tuple[str, ...]] = {
     "recall": ("sum", "delta"),
     "some keys once": ("decay by head",),
     "S5 swaps": ("delta", "delta to 2"),
+    "S3": ("delta to 2", "delta to 2, twice"),
 }
-NARROW = ("sum", "delta")
+NARROW = ("sum", "decay by head", "delta", "gated delta")
+NARROW_LONGER = ("sum", "delta")
 PLACED = " with positions"
 STACKS: Mapping[str, tuple[str, ...]] = {
     "hybrid of four layers": (*("delta to 2",) * 3, "attention"),
@@ -304,9 +375,11 @@ MAIN = Grid(
            for task, arms in CELLS.items() for arm, rates in arms.items()},
         **{f"{task}; {arm}, {LONG} updates": _cell(task, arm, CELLS[task][arm][0], LONG)
            for task, arms in LONGER.items() for arm in arms},
-        **{f"recall; {arm}, d = 4{more}":
-           _cell("recall", arm, CELLS["recall"][arm][0], steps, head_dim=4)
-           for arm in NARROW for more, steps in (("", USUAL), (f", {LONG} updates", LONG))},
+        **{f"recall; {arm}, d = 4": _cell("recall", arm, CELLS["recall"][arm][0], head_dim=4)
+           for arm in NARROW},
+        **{f"recall; {arm}, d = 4, {LONG} updates":
+           _cell("recall", arm, CELLS["recall"][arm][0], LONG, head_dim=4)
+           for arm in NARROW_LONGER},
     },
     score=_scores,
     baselines={

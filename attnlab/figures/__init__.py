@@ -3,6 +3,7 @@
 ``maps``             one attention map, every head at once, a map over training steps
 ``losses``, ``costs``, ``claims``, ``spectra``, ``dots``
                      loss curves, measured costs, claimed costs, singular values, scores of seeds
+``score_table``      scores of many models on many tasks
 ``gallery``          maps of several mechanisms on one text, each on a scale of its own
 ``patterns``, ``receptive_field``, ``pixels``
                      masks, receptive fields after several layers, the same on an image

@@ -113,3 +113,8 @@ def test_departures_are_plain_text() -> None:
     every = [departure for card in attnlab.cards() for departure in card.departures]
     assert every
     assert not any("`" in departure for departure in every)
+
+
+def test_a_citation_has_no_two_stops() -> None:
+    paper = Story("A: b.\n\nPeng et al. RWKV-7. 2025, arXiv:2503.14456.").paper
+    assert str(paper) == "Peng et al. RWKV-7. arXiv, 2025, arXiv:2503.14456."

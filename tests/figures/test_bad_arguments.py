@@ -26,6 +26,7 @@ from attnlab.figures.patterns import density_curves, head_patterns, pattern_map
 from attnlab.figures.pixels import pixel_receptive_field
 from attnlab.figures.receptive_field import receptive_field_film
 from attnlab.figures.roofline import roofline
+from attnlab.figures.score_table import score_table
 from attnlab.figures.spectra import spectrum_curves
 from attnlab.figures.theme import contrast
 
@@ -57,6 +58,8 @@ GOOD = {
     | {"values": {"w": 4}},
     spectrum_curves: {"series": {"full": [0.5, 1.0]}, "share": 0.9, "quantity": "energy"},
     score_dots: {"scores": {"task": {"full": [1.0, 2.0]}}, "limits": (0, 10), "quantity": "%"},
+    score_table: {"scores": {"task": {"full": [1.0, 2.0]}}, "guesses": {"task": 1.0}}
+    | {"learned": 90.0, "near": 3.0},
     image_grid: {"images": np.ones((2, 3, 5, 7)), "rows": ["a", "b"], "columns": TOKENS}
     | {"largest": 1.0},
     cluster_grid: {"points": np.ones((3, 5, 2)), "found": {"a": np.ones((3, 2, 4))}}

@@ -1,6 +1,9 @@
 """Counts of long sequences are those of counting them, to the last one."""
 
+from contextlib import nullcontext
+
 import pytest
+import torch
 
 from attnlab.measure import costs, laws
 from attnlab.measure.subject import subject
@@ -129,3 +132,24 @@ def test_a_kind_without_a_law_grows_from_where_it_was() -> None:
     whole = [(x, 256 * x) for x in (2112, 2624, 3136, 3648, 6720)]
     part = [(2112, 540_672), (2624, 671_744), (3136, 802_816), (3648, 933_888), (6720, 860_160)]
     assert laws._most([whole, part], 10**6) == 256 * 10**6
+
+
+@pytest.mark.parametrize(
+    ("name", "form"), [("log_linear", "naive"), ("ttt_linear", "chunked"), ("reformer", "chunked")]
+)
+def test_what_is_remembered_on_meta_counts_as_what_is_worked_out(name, form, monkeypatch) -> None:
+    layer = subject(name, dim=16, heads=2, form=form)
+    remembered = costs._counts(layer, 37, True, "meta")
+    monkeypatch.setattr(costs, "_OnceOnMeta", nullcontext)
+    assert remembered == costs._counts(layer, 37, True, "meta")
+
+
+def test_an_operation_on_meta_is_worked_out_once_for_what_it_is_given() -> None:
+    whole = torch.arange(6, device="meta").view(2, 3)
+    with costs._OnceOnMeta() as mode:
+        found = [whole * 2, whole * 2.0, whole.mT.contiguous() * 2, whole * 2]
+        assert len(mode.known) == 4
+        whole.view(3, 2).add_(1)  # neither a view nor what writes into its argument is remembered
+    assert [x.dtype for x in found] == [torch.int64, torch.float32, torch.int64, torch.int64]
+    assert [tuple(x.shape) for x in found] == [(2, 3), (2, 3), (3, 2), (2, 3)]
+    assert len({id(x.untyped_storage()) for x in found}) == 4 == len(mode.known)

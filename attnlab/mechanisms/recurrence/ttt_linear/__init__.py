@@ -36,7 +36,7 @@ Around the recurrence: queries and keys are turned by their places (RoPE with po
 each mini-batch); all heads together are normalised (mean and variance), with ``gate=True``
 multiplied by GELU of another projection, and projected.
 
-Cost: $10\, n h\, d^2$ FLOPs by the primal form and $n h\, (8 d^2 + 4 c d)$ by the dual one, in
+Cost: $6\, n h\, d^2$ FLOPs by the primal form and $n h\, (8 d^2 + 4 c d)$ by the dual one, in
 n / c steps.
 
 ``naive``    the primal form, one token after the other: teach, take the step, read.
