@@ -142,7 +142,7 @@ class Turn:
         cls, scheme: Rotation | None, x: Float[Tensor, "b n dim"],
         padding: Bool[Tensor, "b n"] | None = None, *, start: int | Int[Tensor, "b"] = 0,
     ) -> "Turn | None":  # fmt: skip
-        """The turn of the tokens x, the first of which stands at ``start``; None without a scheme."""
+        """The turn of tokens x, the first of which stands at ``start``; None without a scheme."""
         if scheme is None:
             return None
         return cls(scheme, positions_of(x.shape[1], x.device, padding=padding, start=start))

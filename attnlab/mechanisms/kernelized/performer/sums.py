@@ -242,8 +242,8 @@ def _one_by_one(queries: Tensor, keys: Features, values: Tensor, causal: bool) -
 
 
 class TurnedState(NamedTuple):
-    """The sums Σ R φ(k) vᵀ and Σ φ(k) over the keys so far, as ``sums`` and ``totals`` · e^``unit``,
-    and how many keys there were."""
+    """The sums Σ R φ(k) vᵀ and Σ φ(k) over the keys so far, as ``sums`` and ``totals`` times
+    e^``unit``, and how many keys there were."""
 
     sums: Float[Tensor, "b h r e"]
     totals: Float[Tensor, "b h r one"]
