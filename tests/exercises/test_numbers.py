@@ -18,6 +18,7 @@ from attnlab.mechanisms.convolution.lite_transformer import (
     LiteTransformerOptions,
     LongShortAttention,
 )
+from attnlab.mechanisms.dense import sink
 from attnlab.mechanisms.fixed import etc
 from attnlab.mechanisms.fixed.axial import AxialOptions
 from attnlab.mechanisms.fixed.sparse_transformer import SparseTransformerOptions
@@ -106,6 +107,12 @@ def eigenvalue_along_a_key():
     return torch.linalg.eigvalsh(0.9 * (torch.eye(5) - 0.5 * torch.outer(k, k))).min()
 
 
+def left_beside_a_sink():
+    """Of nine keys with the score −2, by the page."""
+    q, k = torch.ones(1, 1, 1, 1), torch.full((1, 1, 9, 1), -2.0)
+    return float(sink.naive(q, k, torch.ones(1, 1, 9, 1), torch.zeros(1)))
+
+
 # The right numbers, found in another way or rounded as a learner might.
 OTHERWISE = {
     "check_arrival_share": (0.14, 0.138, np.float32(4 / 29)),
@@ -187,6 +194,7 @@ OTHERWISE = {
     ),
     "check_uniform_row": (0.0663, 13 / 14**2),
     "check_uniform_share": ((1 / 3 + 2 / 5) / 2, 0.367),
+    "check_weight_left": (left_beside_a_sink(),),
 }
 
 

@@ -54,6 +54,8 @@ VARIANTS = [
     ("two_dialects", {"coin": "source"}),
     ("number_words", {}),
     ("number_words", {"digits": 3}),
+    ("scan", {}),
+    ("scan", {"split_by": "length", "cutoff": 26}),
     ("python_types", {}),
     ("python_types", {"form": "words", "deepest": 5}),
     ("python_types", {"question": "part", "form": "brackets", "leaves": 13}),

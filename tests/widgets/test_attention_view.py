@@ -9,9 +9,11 @@ import torch
 import traitlets
 from attnlab_widgets import attention_view, quantization
 from attnlab_widgets.attention_view import AttentionView
+from attnlab_widgets.attention_view.picture import Maps
 from torch import nn
 
 import attnlab
+from attnlab.core.probe import record
 from attnlab.lens.heads import head_statistics
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.lens.sources import layers
@@ -501,3 +503,61 @@ def test_what_holds_no_numbers_is_refused() -> None:
         AttentionView([[["a"]]])
     with pytest.raises(TypeError, match=r"`source` should hold real numbers.*complex"):
         AttentionView(weights(1, HEADS, N, N).to(torch.complex64))
+
+
+# What goes to no key
+
+
+def left(view: AttentionView, layer: int) -> np.ndarray | None:
+    """What the rows of a layer leave of one, as the front end reads it."""
+    header, shape = view._recording["blocks"][0][0][layer], view._recording["layers"][layer]
+    size = shape["h"], shape["n"]
+    if "left" not in header:
+        return None
+    return np.frombuffer(view._data, "<f4", size[0] * size[1], header["left"]).reshape(size)
+
+
+def test_a_sink_takes_what_the_rows_leave() -> None:
+    """Planted: of each row of the second layer a known share is taken away."""
+    maps = weights(LAYERS, HEADS, N, N)
+    taken = torch.linspace(0.1, 0.8, HEADS)[:, None] * torch.linspace(0.5, 1, N)
+    maps[1] *= 1 - taken[..., None]
+    view = AttentionView(maps)
+    assert left(view, 0) is None
+    assert "sink" not in view._recording["statistics"][0][0][0]
+    np.testing.assert_allclose(left(view, 1), taken, atol=1e-6)
+    told = view._recording["statistics"][0][0][1]["sink"]
+    np.testing.assert_allclose(told, taken.mean(1), atol=1e-5)
+    np.testing.assert_allclose(Maps(view).left(1, 2), taken[2], atol=1e-6)
+    view.sort = "sink"
+    view.hide_first = True  # the rows are made to sum to one
+    assert Maps(view).left(1, 2) is None
+
+
+def test_the_sink_of_a_model_is_what_it_noted() -> None:
+    model = attnlab.TinyTransformer(13, dim=24, layers=1, heads=HEADS, attention="sink")
+    with record() as notes, attnlab.watch(model) as seen:
+        model(torch.arange(N)[None])
+    view = AttentionView(seen, [f"t{i}" for i in range(N)])
+    np.testing.assert_allclose(left(view, 0), notes["sink"][0][0, :, :, 0].detach(), atol=1e-6)
+
+
+def test_no_share_is_told_where_weights_are_none() -> None:
+    """Negative weights subtract, and rows that sum to more than one leave nothing."""
+    signed = weights(1, HEADS, N, N) - 0.5 * weights(1, HEADS, N, N)
+    view = AttentionView(signed)
+    told = view._recording["statistics"][0][0][0]
+    assert left(view, 0) is None
+    assert "sink" not in told
+    below = (-signed[0]).clamp(min=0).sum(-1).mean(-1)
+    np.testing.assert_allclose(told["negative"], below, atol=1e-5)
+    assert left(AttentionView(1.5 * weights(1, HEADS, N, N)), 0) is None
+    nothing = weights(1, HEADS, N, N)
+    nothing[:, :, 2] = 0  # a row without any key leaves nothing for a sink
+    assert left(AttentionView(nothing), 0) is None
+
+
+def test_the_still_draws_the_column_apart() -> None:
+    maps = weights(1, HEADS, N, N)
+    assert "no key" not in AttentionView(maps).still().svg("")
+    assert "no key" in AttentionView(0.7 * maps).still().svg("")

@@ -68,8 +68,20 @@ class Layer:
         h, n, m = self.maps.shape
         return h, n, m
 
+    def left_over(self) -> np.ndarray | None:
+        """(h, n): what the weights of each row leave of one, for a sink or a closed gate. A row
+        without any weight leaves nothing. None where nothing is left, and where weights are no
+        shares: some are negative, or sum to more than one."""
+        sums = self.maps.sum(axis=-1, dtype=np.float64)
+        if (self.maps < 0).any() or (sums > 1 + ROUNDED).any():
+            return None
+        left: np.ndarray = np.where(sums > 0, np.maximum(1 - sums, 0), 0)
+        return left if (left > ROUNDED).any() else None
+
     def statistics(self) -> dict[str, list[float | None]]:
-        """``head_statistics``, rounded; those of positions only where queries are keys."""
+        """``head_statistics``, rounded; those of positions only where queries are keys. Where rows
+        leave something, ``sink`` is its mean; where weights are negative, ``negative`` is the mean
+        size of their sum."""
         _, n, m = self.shape
         if n > MANY:
             found = self._sampled(np.linspace(0, n - 1, MANY).round().astype(int))
@@ -77,7 +89,14 @@ class Layer:
             weights = torch.from_numpy(self.maps[None]).clamp_min(0)
             found = vars(head_statistics(weights, mask=self.mask))
         names = _FREE if self.kind == "cross" or n > m else STATISTICS
-        return {name: [_rounded(value) for value in found[name]] for name in names}
+        told = {name: [_rounded(value) for value in found[name]] for name in names}
+        left = self.left_over()
+        if left is not None:
+            told["sink"] = [_rounded(value) for value in left.mean(axis=-1)]
+        if (self.maps < 0).any():
+            below = -np.minimum(self.maps, 0).sum(axis=-1, dtype=np.float64).mean(axis=-1)
+            told["negative"] = [_rounded(value) for value in below]
+        return told
 
     def _sampled(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         """The statistics from a sample of the rows; all of a long input take seconds per head."""
@@ -129,6 +148,10 @@ STATISTICS = (
     "same",
     "first",
 )
+SOMETIMES = ("sink", "negative")
+"""Statistics that a layer has only where its weights do not sum to one, or are negative."""
+ROUNDED = 0.01
+"""How far the weights of a row may sum from one by rounding, half precisions included."""
 _FREE = ("entropy", "normalised_entropy", "first")
 
 

@@ -19,6 +19,7 @@ from attnlab.core.arguments import check_names, check_number
 from attnlab.figures.drawing import Drawing
 from attnlab.figures.labels import visible
 from attnlab.lens.sources.layers import (
+    SOMETIMES,
     STATISTICS,
     cells,
     has_attentions,
@@ -37,7 +38,9 @@ from attnlab_widgets.quantization import MOST_TILES, block
 WHOLE = 24_000_000
 """Up to this many weights are sent one by one; of more, tiles and each row's largest."""
 _FULL = 160
-_ORDERS = ("layer", *STATISTICS)
+_ORDERS = ("layer", *STATISTICS, *SOMETIMES)
+_MOST_LEFT = 8192
+"""Queries of a layer up to which each row says what its weights leave of one."""
 _PANELS = ("heads", "lines", "matrix")
 
 
@@ -310,6 +313,11 @@ def _coded(
                 records[-1][-1].append((layer.record, layer.row))
                 numbers.append(layer.statistics())
                 h, n, m = layer.shape
+                left = layer.left_over() if layer.shape[1] <= _MOST_LEFT else None
+                if left is not None:
+                    headers[-1]["left"] = at
+                    parts.append(_in_bytes(left))
+                    at += len(parts[-1])
                 called = {"name": layer.name, "title": layer.title, "kind": layer.kind}
                 described.append(called | {"h": h, "n": n, "m": m} | places)
             _same(layers, described)
@@ -346,6 +354,11 @@ def _steps(source: Any, compare: Any) -> tuple[list[str], list[list[Any]]]:
     if not isinstance(compare, Mapping) or list(compare) != list(source):
         raise ValueError("`compare` should be a dict with the same training steps as `source`")
     return [str(step) for step in source], [[one, compare[step]] for step, one in source.items()]
+
+
+def _in_bytes(shares: np.ndarray) -> bytes:
+    """Shares of one as float32, a whole number of them for each head."""
+    return np.ascontiguousarray(shares, "<f4").tobytes()
 
 
 def _same(known: list[dict[str, Any]], other: list[dict[str, Any]]) -> None:

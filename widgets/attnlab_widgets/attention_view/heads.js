@@ -2,7 +2,7 @@
 import { bitmap, choice, el, plain, sized, slider } from "#parts/dom.js";
 import { painted } from "#lib/colours.js";
 import { hatched } from "#lib/hatch.js";
-import { arranged, listed, range, STATISTICS } from "#lib/heads.js";
+import { arranged, known, listed, range, STATISTICS } from "#lib/heads.js";
 import { moved } from "#lib/keys.js";
 import { shortName, weight } from "#lib/words.js";
 
@@ -78,6 +78,8 @@ export function headsPanel(store, view) {
   }
 
   function tune(all, shown, order) {
+    const told = known(store.statistics);
+    for (const option of sort.select.options) option.hidden = !told.includes(option.value);
     sort.select.value = order;
     const span = order === "layer" ? null : range(all);
     filter.node.parentElement.hidden = !span || span[0] === span[1];

@@ -3,11 +3,15 @@ import { NONE } from "#lib/active.js";
 import { bitmap, button, el, hatchKey, plain, sized } from "#parts/dom.js";
 import { lookup, painted } from "#lib/colours.js";
 import { hatched } from "#lib/hatch.js";
-import { exactly } from "#lib/words.js";
+import { exactly, weight } from "#lib/words.js";
 import { holding, labelStep, shifted, whole, zoomed } from "#lib/window.js";
 
 const MOST = 104; // pixels for the longest label
 const HIGH = 420; // of labels and map together
+const BESIDE = 12; // of the column of what a row leaves for no key
+const APART = 5; // between it and the map
+const NO_KEY = "no key";
+const NO_KEY_HIGH = 56; // of its label, upright
 
 /** What "±" means, for everybody who meets one. */
 export const ROUNDING = "± is the most that storing each weight in 8 bits can have changed it.";
@@ -56,10 +60,11 @@ export function matrixPanel(store, view) {
   function draw() {
     const { n, m } = store.shape;
     const { q, k } = store.shape;
-    const name = [n, m, q.set, q.start, k.set, store.loads].join();
+    const left = store.left(store.layer, store.head);
+    const name = [n, m, q.set, q.start, k.set, store.loads, Boolean(left)].join();
     if (name !== known) {
-      LEFT = room("q", n);
-      TOP = room("k", m);
+      LEFT = room("q", n) + (left ? BESIDE + APART : 0);
+      TOP = Math.max(room("k", m), left ? NO_KEY_HIGH : 0);
       window_ = whole(n, m);
       cell = null;
     }
@@ -95,7 +100,7 @@ export function matrixPanel(store, view) {
   function paint(wide) {
     const context = sized(base, wide, TOP + place.high + 10);
     const map = store.map(store.layer, store.head);
-    const largest = store.largest(store.layer, store.head);
+    const largest = topOfScale();
     const ratio = window.devicePixelRatio || 1;
     // Whole cells are drawn, and the rest of the first and last is clipped.
     const [i0, j0] = [Math.floor(window_.i0), Math.floor(window_.j0)];
@@ -119,8 +124,40 @@ export function matrixPanel(store, view) {
     context.restore();
     context.strokeStyle = view.colour("--av-line");
     context.strokeRect(place.x - 0.5, place.y - 0.5, place.wide + 1, place.high + 1);
+    paintLeft(context, i0, i1, largest);
     labels(context);
   }
+
+  /** The map and the column beside it have one scale. */
+  function topOfScale() {
+    const left = store.left(store.layer, store.head) ?? [];
+    return left.reduce((most, share) => Math.max(most, share), store.largest(store.layer, store.head));
+  }
+
+  const leftOf = () => place.x - BESIDE - APART;
+
+  /** What each row leaves for no key (a sink, a closed gate), as a column apart from the keys. */
+  function paintLeft(context, i0, i1, largest) {
+    const left = store.left(store.layer, store.head);
+    if (!left) return;
+    const shares = left.slice(i0, Math.min(i1, left.length));
+    const image = bitmap(painted(shares, largest, store.signed, view.dark, null), 1, shares.length);
+    context.save();
+    context.beginPath();
+    context.rect(leftOf(), place.y, BESIDE, place.high);
+    context.clip();
+    context.imageSmoothingEnabled = false;
+    context.drawImage(image, leftOf(), yOf(i0), BESIDE, shares.length * pixels()[1]);
+    context.restore();
+    context.strokeRect(leftOf() - 0.5, place.y - 0.5, BESIDE + 1, place.high + 1);
+    context.font = view.font;
+    context.fillStyle = view.colour("--av-quiet");
+    context.textBaseline = "middle";
+    columnText(context, NO_KEY, leftOf() + BESIDE / 2);
+  }
+
+  /** Where the labels of the queries end. */
+  const labelled = () => (store.left(store.layer, store.head) ? leftOf() : place.x);
 
   const pixels = () => [place.wide / (window_.j1 - window_.j0), place.high / (window_.i1 - window_.i0)];
   const xOf = (j) => place.x + (j - window_.j0) * pixels()[0];
@@ -147,15 +184,17 @@ export function matrixPanel(store, view) {
 
   function rowLabel(context, i, y) {
     context.textAlign = "right";
-    context.fillText(clipped(context, store.token("q", i).short, LEFT - 12), place.x - 6, y);
+    context.fillText(clipped(context, store.token("q", i).short, labelled() - 12), labelled() - 6, y);
   }
 
-  function columnLabel(context, j, x) {
+  const columnLabel = (context, j, x) => columnText(context, store.token("k", j).short, x);
+
+  function columnText(context, text, x) {
     context.save();
     context.translate(x, place.y - 6);
     context.rotate(-Math.PI / 2);
     context.textAlign = "left";
-    context.fillText(clipped(context, store.token("k", j).short, TOP - 10), 0, 0);
+    context.fillText(clipped(context, text, TOP - 10), 0, 0);
     context.restore();
   }
 
@@ -202,8 +241,8 @@ export function matrixPanel(store, view) {
     context.restore();
     if (row) {
       const y = yOf(i + 0.5);
-      near(i, labelStep(ch, 14), 15 / ch).forEach((other) => blank(context, 0, yOf(other + 0.5) - 8, LEFT - 2, 16));
-      badge(context, () => rowLabel(context, i, y), 0, y - 8, LEFT - 2, 16);
+      near(i, labelStep(ch, 14), 15 / ch).forEach((other) => blank(context, 0, yOf(other + 0.5) - 8, labelled() - 2, 16));
+      badge(context, () => rowLabel(context, i, y), 0, y - 8, labelled() - 2, 16);
     }
     if (column) {
       const x = xOf(j + 0.5);
@@ -239,10 +278,12 @@ export function matrixPanel(store, view) {
     const parts = [];
     if (i !== null && i < n) parts.push(`query ${i} “${store.token("q", i).short}”`);
     if (j !== null && j < m) parts.push(`key ${j} “${store.token("k", j).short}”`);
+    const left = i !== null && i < n ? store.left(store.layer, store.head) : null;
+    const rest = left ? ` · ${NO_KEY} ${weight(left[i], 0.001)}` : "";
     if (parts.length === 2) {
-      readout.textContent = `${parts.join(" → ")}: ${valueOf(i, j)}`;
+      readout.textContent = `${parts.join(" → ")}: ${valueOf(i, j)}${rest}`;
     } else {
-      readout.textContent = parts[0] ?? "Point at a cell, or walk with the arrow keys.";
+      readout.textContent = (parts[0] && `${parts[0]}${rest}`) ?? "Point at a cell, or walk with the arrow keys.";
     }
     readout.title = readout.textContent.includes("±") ? `${readout.textContent}\n${ROUNDING}` : readout.textContent;
   }
@@ -254,7 +295,7 @@ export function matrixPanel(store, view) {
   }
 
   function paintScale() {
-    const largest = store.largest(store.layer, store.head);
+    const largest = topOfScale();
     const signed = store.signed;
     const bar = el("canvas", { "aria-hidden": "true" });
     const tight = stage.clientWidth < 360;
@@ -377,7 +418,7 @@ export function matrixPanel(store, view) {
   }
 
   /** Pixels across that a map as high as there is room fills. */
-  const wanted = () => room("q", store.shape.n) + (view.matrixHigh - room("k", store.shape.m) - 10) * Math.min(1.4, store.shape.m / store.shape.n) + 8;
+  const wanted = () => room("q", store.shape.n) + (store.left(store.layer, store.head) ? BESIDE + APART : 0) + (view.matrixHigh - room("k", store.shape.m) - 10) * Math.min(1.4, store.shape.m / store.shape.n) + 8;
 
   return { node, draw, hover, wanted };
 }

@@ -22,6 +22,7 @@ _WIDE, _HIGH = 992, 440  # of the picture, which a notebook shows as it is; of i
 _MARGIN, _TOP = 14, 92
 _MATRIX = 400
 _ROW = 20
+_BESIDE, _APART = 12, 5  # the column of what a row leaves for no key, and its distance
 _LABEL = 0.36  # of the width of the lines, for the tokens of a side
 _SERIES = ("#0072b2", "#d55e00")
 _SERIES_DARK = ("#56b4e9", "#f08a3c")
@@ -52,6 +53,17 @@ class Maps:
             size = shape["n"], shape["m"]
             found.append(~allowed(header["mask"], self.view._data, head, *size))
         return np.logical_and.reduce(found)
+
+    def left(self, layer: int, head: int) -> np.ndarray | None:
+        """(n,) what each row of the shown weights leaves of one; None where that is nothing."""
+        view = self.view
+        if view.shown == "difference" or view.hide_first or view.value_weighted:
+            return None
+        header = view._recording["blocks"][view.step][int(view.shown == "second")][layer]
+        if "left" not in header:
+            return None
+        shape = view._recording["layers"][layer]["h"], view._recording["layers"][layer]["n"]
+        return np.asarray(_reader(view._data, header["left"])("<f4", shape)[head])
 
     def _read(self, which: int, layer: int, head: int) -> np.ndarray:
         recording = self.view._recording
@@ -254,11 +266,14 @@ class _Still:
         ]
         return f"{self.token('q', self.query).lstrip('␣')} attends to {', '.join(found)}"
 
-    def map(self, layer: int, head: int, most: int, box: tuple[float, ...]) -> None:
-        """A head's map; where nothing that a cell shows may be attended to, it is hatched."""
+    def map(
+        self, layer: int, head: int, most: int, box: tuple[float, ...], top: float | None = None
+    ) -> None:
+        """A head's map; where nothing that a cell shows may be attended to, it is hatched. ``top``
+        is the end of the scale, if it is not the largest weight."""
         x, y, w, h = box
         small = _pooled(self.maps.one(layer, head), most)
-        largest = float(np.abs(small).max())
+        largest = float(np.abs(small).max()) if top is None else top
         self.drawing.map(_levels(small, largest, self.signed), self.palette, x, y, w, h)
         hidden = self.maps.hidden(layer, head)
         if hidden is not None:
@@ -333,24 +348,38 @@ class _Still:
         n, m = self.chosen.shape
         words = [self.token("q", i) for i in range(min(n, 400))]
         label = 6.4 * min(13, max(map(len, words)))
-        cell = min((_MATRIX - label - 8) / m, (_HIGH - label) / n)
+        rest = self.maps.left(self.view.layer, _head(self.view))
+        beside = 0 if rest is None else _BESIDE + _APART
+        cell = min((_MATRIX - label - 8 - beside) / m, (_HIGH - label) / n)
         wide, high = max(8.0, m * cell), max(8.0, n * cell)
-        left, top = x + label + 8, _TOP + label
-        self.map(self.view.layer, _head(self.view), 1024, (left, top, wide, high))
+        left, top = x + label + 8 + beside, _TOP + label
+        largest = float(np.abs(self.chosen).max())
+        if rest is not None:
+            largest = max(largest, float(rest.max()))
+            self._column(rest, largest, left - beside, top, high)
+        self.map(self.view.layer, _head(self.view), 1024, (left, top, wide, high), largest)
         self.drawing.frame(left - 0.5, top - 0.5, wide + 1, high + 1, self.drawing.theme.grid)
         for i in _labelled(n, high / n, [] if self.query is None else [self.query]):
             look = {"anchor": "end", "quiet": i != self.query, "size": 11}
-            self.drawing.text(_word(words[i], 13), left - 6, top + (i + 0.5) * high / n, **look)
+            at = left - beside - 6
+            self.drawing.text(_word(words[i], 13), at, top + (i + 0.5) * high / n, **look)
         for j in _labelled(m, wide / m, []):
             across = left + (j + 0.5) * wide / m
             word = _word(self.token("k", j), 13)
             self.drawing.text(word, across, top - 6, quiet=True, turned=True, size=11)
-        largest = float(np.abs(self.chosen).max())
         low = top + high + 16
         _scale(self.drawing, self.palette, left, low, largest, self.signed)
         if self.hidden is not None:
             self.drawing.hatch(np.ones((1, 1)), left + 222, low, 22, 10)
             self.drawing.text("masked", left + 250, low + 5, quiet=True, size=11)
+
+    def _column(self, rest: np.ndarray, largest: float, x: float, y: float, high: float) -> None:
+        """What each row leaves for no key, apart from the map and on its scale."""
+        levels = _levels(_pooled(rest[:, None], 1024), largest, self.signed)
+        self.drawing.map(levels, self.palette, x, y, _BESIDE, high)
+        self.drawing.frame(x - 0.5, y - 0.5, _BESIDE + 1, high + 1, self.drawing.theme.grid)
+        middle = x + _BESIDE / 2
+        self.drawing.text("no key", middle, y - 6, quiet=True, turned=True, size=11)
 
 
 def _labelled(count: int, pitch: float, first: list[int]) -> list[int]:

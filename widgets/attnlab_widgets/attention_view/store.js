@@ -120,6 +120,14 @@ export class Store {
     return masks.every(Boolean) ? masks : null;
   }
 
+  /** What each row of the shown weights leaves of one; null where that is nothing, or no share. */
+  left(layer, head) {
+    const { hideFirst, weighted } = this.settings;
+    if (this.get("shown") === "difference" || hideFirst || weighted) return null;
+    const { left, n } = this.arrays(this.step, this.which, layer);
+    return left && left.subarray(head * n, (head + 1) * n);
+  }
+
   /** For each pixel whether all under it is masked; null without a mask. */
   maskPicture(layer, head, ...window) {
     const masks = this.masksOf(layer);

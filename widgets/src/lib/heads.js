@@ -9,7 +9,15 @@ export const STATISTICS = {
   next: { label: "to the next token", unit: "" },
   same: { label: "to itself", unit: "" },
   first: { label: "to the first token", unit: "" },
+  sink: { label: "to no key (sink, gate)", unit: "" },
+  negative: { label: "subtracted (negative weights)", unit: "" },
 };
+
+const SOMETIMES = ["sink", "negative"];
+
+/** The statistics that some layer has: not all weights leave something for a sink, or are negative. */
+export const known = (statistics) =>
+  Object.keys(STATISTICS).filter((name) => !SOMETIMES.includes(name) || statistics.some((layer) => layer?.[name]));
 
 /** Every head as {layer, head, value}; value is null where the statistic has no meaning. */
 export function listed(layers, statistics, sort) {

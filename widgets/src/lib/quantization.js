@@ -29,7 +29,10 @@ export function reader(buffer, start) {
   };
 }
 
-/** The arrays of one layer: {h, n, m, signed, norms, mask, first, scales, codes} or its kept form. */
+/**
+ * The arrays of one layer: {h, n, m, signed, norms, mask, first, scales, codes} or its kept form;
+ * `left` is what the weights of each row leave of one, where they leave something.
+ */
 export function openLayer(buffer, header, { h, n, m }) {
   const next = reader(buffer, header.at);
   const norms = header.norms ? next("f4", h * m) : null;
@@ -37,6 +40,7 @@ export function openLayer(buffer, header, { h, n, m }) {
   const opened = header.whole
     ? { ...base, first: next("f4", h * n), scales: next("f4", h * n), codes: next("u1", h * n * m) }
     : { ...base, ...openKept(next, header, { h, n, m }) };
+  opened.left = header.left === undefined ? null : new Float32Array(buffer, header.left, h * n);
   opened.mask = header.mask ? openMask(header.mask, new Uint8Array(buffer, header.mask.at ?? 0), n, m) : null;
   return opened;
 }

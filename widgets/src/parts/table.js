@@ -1,6 +1,6 @@
 // The same numbers as tables of text. They are filled when they are opened.
 import { el } from "./dom.js";
-import { listed, STATISTICS } from "../lib/heads.js";
+import { known, listed, STATISTICS } from "../lib/heads.js";
 import { exactly, weight } from "../lib/words.js";
 
 const MOST = 200;
@@ -50,7 +50,7 @@ export function asTables(store) {
   const said = (value) => exactly(value, store.signed);
 
   function headsTable() {
-    const names = Object.keys(STATISTICS).filter((name) => name !== "layer");
+    const names = known(store.statistics).filter((name) => name !== "layer");
     const heads = listed(store.layers, store.statistics, "layer");
     const rows = heads.map(({ layer, head }) => [
       layer,
