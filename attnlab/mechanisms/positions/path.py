@@ -124,8 +124,8 @@ def chunked(
     q: Queries, k: SelfKeys, v: SelfValues, w: Directions, beta: Strengths, *,
     padding: TokenPadding = None, options: PaTHOptions = PaTHOptions(),
 ) -> Outputs:  # fmt: skip
-    """Chunk by chunk from the last one: inside by the WY representation, and of the chunks before
-    it with queries that have gone through the whole product."""
+    """Chunk by chunk from the last one: inside by the WY representation; all later queries meet
+    the keys of the chunk, and then go through its whole product."""
     n, beta = q.shape[2], _of_tokens(beta, padding)
     c = max(1, min(options.chunk, n))
     missing = -n % c  # the matrix of a missing token is the identity
@@ -137,14 +137,15 @@ def chunked(
     inside = (qs @ ks.mT) - seen @ (ws @ ks.mT).tril(-1)
     to_start = qs - seen @ ws  # each query, through all matrices of its chunk before it
     to_end = ks - (T @ (ws @ ks.mT).tril(-1)).mT @ ws  # each key, through those after it
-    rows = []
-    for i in range(qs.shape[2]):
-        moved, blocks = to_start[:, :, i], [inside[:, :, i]]
-        for j in reversed(range(i)):
-            blocks.append(moved @ to_end[:, :, j].mT)
-            moved = moved - (moved @ ws[:, :, j].mT) @ T[:, :, j] @ ws[:, :, j]
-        rows.append(F.pad(torch.cat(blocks[::-1], dim=-1), (0, n + missing - (i + 1) * c)))
-    scores = torch.cat(rows, dim=2)[:, :, :n, :n] * q.shape[-1] ** -0.5
+    moved, columns = to_start, []
+    for j in reversed(range(qs.shape[2])):
+        later = moved[:, :, j + 1 :]
+        before = torch.zeros_like(inside[:, :, :j])
+        met = later @ to_end[:, :, j, None].mT
+        columns.append(torch.cat((before, inside[:, :, j, None], met), dim=2).flatten(2, 3))
+        along = (later @ ws[:, :, j, None].mT) @ T[:, :, j, None]
+        moved = torch.cat((moved[:, :, : j + 1], later - along @ ws[:, :, j, None]), dim=2)
+    scores = torch.cat(columns[::-1], dim=-1)[:, :, :n, :n] * q.shape[-1] ** -0.5
     weights = note("weights", masked_softmax(note("scores", scores), _past(padding, q)))
     return weights @ v
 
@@ -263,7 +264,7 @@ CARD = Card(
         "naive": 2 * h * n**2 * (3 * d + e),
         "chunked": h * n * (2 * n * e + (n - c) * (3 * d + c) + 7 * c * (2 * d + c)),
     },
-    launches={"naive": n, "chunked": (n / c) ** 2},
+    launches={"naive": n, "chunked": n / c},
     memory=h * n**2,
     notes=dict.fromkeys(FORMS, ("scores", "weights")),
     variants=({"chunk": 3, "rank": 5}, {"chunk": 5, "width": 1}),
