@@ -49,7 +49,7 @@ ONLY = {
     "figures": {"core", "structures"}
 }  # pictures are drawn from arrays and cards, never from models
 NEVER = {("widgets", "measure")}  # a widget shows what is; benchmarks are another matter
-MEASURING = {"cost_lab", "survey"}  # but these widgets show measuring itself
+MEASURING = {"cost_lab", "survey", "cache_view"}  # but these widgets show measuring itself
 
 # `import attnlab` must work, and be quick, on a machine that has torch and little else.
 PACKAGES = {"torch", "numpy", "jaxtyping", "sympy"}

@@ -211,6 +211,11 @@ def quantized_cache(model: M, *, bits: int = 2, group: int = 32, residual: int =
     if not isinstance(model, nn.Module):
         raise TypeError(f"model should be a module, got a {type(model).__name__}")
     options = CacheOptions(bits=bits, group=group, residual=residual)
+    if any(getattr(part, "shares_cache", False) for part in model.modules()):
+        raise ValueError(
+            "layers of this model share a cache (cache_of), and a cache of few bits is for layers "
+            "that keep their own"
+        )
     changed: nn.Module = copy.deepcopy(model)
     if isinstance(changed, DenseAttention):
         changed = QuantizedCacheAttention(changed, options)

@@ -267,6 +267,8 @@ CELLS: Mapping[str, Mapping[str, tuple[float, ...]]] = {
         "gated delta": FASTER,
         "channel-gated delta": FASTER,
         "attention": FAST,
+        "attention of 8 tokens": SLOWER,
+        "hybrid of 8 tokens": SLOWER,
     },
     "overwriting": {
         "no memory": SLOWER,
@@ -304,12 +306,18 @@ CELLS: Mapping[str, Mapping[str, tuple[float, ...]]] = {
         "lstm": FASTER,
     },
     "S3 swaps": {
+        "no memory": FASTER,
         "decay by head": FASTER,
         "delta": SLOWER,
         "delta to 2": FAST,
+        "gated delta": FASTER,
+        "channel-gated delta": FASTER,
         "attention": FASTER,
+        "lstm": FAST,
     },
     "S3": {
+        "no memory": FASTER,
+        "delta": FASTER,
         "delta to 2": SLOWER,
         "delta to 2, twice": FASTER,
         "lstm": FAST,
@@ -336,7 +344,7 @@ LONGER: Mapping[str, tuple[str, ...]] = {
     "S5 swaps": ("delta", "delta to 2"),
     "S3": ("delta to 2", "delta to 2, twice"),
 }
-NARROW = ("sum", "decay by head", "delta", "gated delta")
+NARROW = ("sum", "decay by head", "delta", "gated delta", "channel-gated delta")
 NARROW_LONGER = ("sum", "delta")
 PLACED = " with positions"
 STACKS: Mapping[str, tuple[str, ...]] = {

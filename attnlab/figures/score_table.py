@@ -160,10 +160,10 @@ class _Points:
 def _page(
     look: Theme, title: str, tasks: list[str], names: list[str], key: str
 ) -> dict[str, Any]:  # fmt: skip
-    left = 22 + round(max(label_width(escaped(name)) for name in names))
-    column = max(NARROWEST, *(label_width(escaped(task), 11) + 8 for task in tasks))
+    left = 22 + round(max(label_width(escaped(name), 11) for name in names))
+    column = max(NARROWEST, *(label_width(escaped(task), 11) + 4 for task in tasks))
     wide = column * len(tasks)
-    full = max(left + wide + 20, text_width(title, 16.5) + 16, text_width(key, 11) + left)
+    full = max(left + wide + 20, text_width(title, 16.5) + 16, text_width(key, 10) + left)
     page = layout(
         look,
         title,

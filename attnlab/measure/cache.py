@@ -120,9 +120,13 @@ def _of_ours(model: TinyTransformer, tokens: int, dtype: torch.dtype) -> Kept:
     blocks: Any = model.decoder.blocks
     named = model.config["attention"]
     names = named if isinstance(named, list) else [named] * len(blocks)
-    layers = []
+    layers: list[Layer] = []
     for block, name in zip(blocks, names, strict=True):
         attention = copy.deepcopy(block.attention).to(dtype).eval()
+        source = getattr(attention, "source", len(layers))
+        if getattr(attention, "shares_cache", False) and source != len(layers):
+            layers.append(Layer(f"{name} with the cache of layer {source}", ()))
+            continue
         parts = _parts_of_state(attention, model.dim, tokens, dtype)
         layers.append(Layer(name if isinstance(name, str) else type(attention).__name__, parts))
     return Kept("TinyTransformer", tokens, dtype, tuple(layers))

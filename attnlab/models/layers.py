@@ -1,7 +1,7 @@
 """The layers that every TinyTransformer stacks: attention and feed-forward on a residual stream."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ from attnlab.core.branches import Branch, Sublayer
 from attnlab.core.depth import Sets
 from attnlab.core.options import takes_padding, takes_structure, takes_visibility
 from attnlab.core.visibility import Visibility, check_layer
+from attnlab.models.shared_cache import Caches
 
 
 def embedding_std(dim: int) -> float:
@@ -43,6 +44,7 @@ class Block(nn.Module):
         self.attention = attention
         self.takes_structure = takes_structure(attention)
         self.takes_visibility = takes_visibility(attention)
+        self.shares_cache: bool = getattr(attention, "shares_cache", False)
         self.attention_residual: Any = join()
         self.cross = cross
         self.cross_takes_structure = cross is not None and takes_structure(cross)
@@ -61,8 +63,9 @@ class Block(nn.Module):
         memory: Float[Tensor, "b m dim"] | None = None,
         memory_padding: Bool[Tensor, "b m"] | None = None,
         structure: Any = None,
+        caches: Caches | None = None,
     ) -> Float[Tensor, "b n dim"]:
-        x = self.attention_residual(x, self._attending(padding, structure))
+        x = self.attention_residual(x, self._attending(padding, structure, caches))
         return self._after_attention(x, memory, memory_padding, structure, padding)
 
     @property
@@ -78,9 +81,10 @@ class Block(nn.Module):
         memory: Float[Tensor, "b m dim"] | None = None,
         memory_padding: Bool[Tensor, "b m"] | None = None,
         structure: Any = None,
+        caches: Caches | None = None,
     ) -> tuple[Float[Tensor, "b t dim"], Any]:
         """``forward`` for the next t positions only; ``state`` is that of the attention module."""
-        reader = Reader(self.attention, state)
+        reader = Reader(self.attention, state, {"caches": caches} if self.shares_cache else {})
         # Not as a module: what watches a model would take the join for the layer that attends.
         x = self.attention_residual.forward(x, reader)
         return self._after_attention(x, memory, memory_padding, structure), reader.state
@@ -101,8 +105,11 @@ class Block(nn.Module):
         told = self.feed_sees_padding
         return partial(self.feed_forward, padding=padding) if told else self.feed_forward
 
-    def _attending(self, padding: Tensor | None, structure: Any) -> Sublayer:
+    def _attending(
+        self, padding: Tensor | None, structure: Any, caches: Caches | None = None
+    ) -> Sublayer:
         given = {"structure": structure} if self.takes_structure else {}
+        given |= {"caches": caches} if self.shares_cache else {}
         if isinstance(structure, Visibility):
             check_layer(self.attention, self.feed_forward, structure, takes=self.takes_visibility)
             given = {"visibility": structure}
@@ -145,12 +152,12 @@ def _branch(join: Any, sublayer: nn.Module, call: Sublayer) -> Branch:
 class Reader:
     """An attention module that reads on from a state, which it replaces by the next one."""
 
-    def __init__(self, attention: nn.Module, state: Any) -> None:
-        self.attention, self.state = attention, state
+    def __init__(self, attention: nn.Module, state: Any, given: Mapping[str, Any]) -> None:
+        self.attention, self.state, self.given = attention, state, given
 
     def __call__(self, x: Tensor) -> Tensor:
         out: Tensor
-        out, self.state = self.attention.step(x, self.state)  # type: ignore[operator]
+        out, self.state = self.attention.step(x, self.state, **self.given)  # type: ignore[operator]
         return out
 
 
@@ -165,11 +172,17 @@ class Given:
         self.source = (memory, memory_padding, structure)
         self.recomputed = False
         self.start: int | Tensor = 0
+        self.caches: Caches = {}
 
     def __call__(self, x: Tensor) -> Tensor:
         run = again(self.block) if self.recomputed else self.block
-        out: Tensor = run(x, self.padding, *self.source)
+        out: Tensor = run(x, self.padding, *self.source, **self.sharing)
         return out
+
+    @property
+    def sharing(self) -> dict[str, Any]:
+        """The caches of the stack, for blocks that share them."""
+        return {"caches": self.caches} if getattr(self.block, "shares_cache", False) else {}
 
     @property
     def branches(self) -> Sequence[Branch]:
@@ -184,7 +197,7 @@ class Stepping(Given):
         self.state = state
 
     def __call__(self, x: Tensor) -> Tensor:
-        x, self.state = self.block.step(x, self.state, *self.source)
+        x, self.state = self.block.step(x, self.state, *self.source, **self.sharing)
         return x
 
     @property
@@ -229,8 +242,14 @@ class Stack(nn.Module):
                 "leave it out"
             )
         layers = [Given(block, *given) for block in self.blocks]  # type: ignore[arg-type]
+        caches: Caches = {}
         for layer in layers:
-            layer.recomputed = checkpoint
+            layer.recomputed, layer.caches = checkpoint, caches
+            if checkpoint and layer.sharing:
+                raise ValueError(
+                    "checkpoint=True computes each layer again by itself, and these layers share "
+                    "keys and values (cache_of); leave it out"
+                )
         out: Tensor = self.norm(self.depth(x, layers))
         return out
 
@@ -247,8 +266,9 @@ class Stack(nn.Module):
         both = zip(self.blocks, states, strict=True)
         source = (memory, memory_padding, structure)
         layers = [Stepping(block, state, *source) for block, state in both]  # type: ignore[arg-type]
+        caches: Caches = {}
         for layer in layers:
-            layer.start = start
+            layer.start, layer.caches = start, caches
         out: Tensor = self.norm(self.depth.step(x, layers))
         return out, [layer.state for layer in layers]
 

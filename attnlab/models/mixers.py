@@ -8,10 +8,10 @@ from torch import nn
 
 from attnlab import catalog
 from attnlab.core.options import takes_structure
-from attnlab.core.positions import PositionScheme
 from attnlab.mechanisms.dense.full import FullAttention
 from attnlab.models import positions
-from attnlab.models.options import Options
+from attnlab.models.options import Options, per_layer
+from attnlab.models.shared_cache import check_sources, shared
 
 
 def build_mixers(
@@ -19,9 +19,11 @@ def build_mixers(
 ) -> list[nn.Module]:
     """One mixing module per layer; layers of equal numbers in ``sets`` have the same one."""
     sets = range(options.layers) if sets is None else sets
-    mechanisms = _per_layer("attention", options.attention, options.layers)
-    scheme = positions.in_layers(options, causal)
-    own_options = _per_layer("attention_options", options.attention_options, options.layers)
+    mechanisms = per_layer("attention", options.attention, options.layers)
+    own_options = per_layer("attention_options", options.attention_options, options.layers)
+    if options.cache_of is not None:
+        check_sources(options.cache_of, options.layers)
+    placed = positions.in_layers(options, causal)
     first = {number: sets.index(number) for number in sets}
     for layer, number in enumerate(sets):
         _refuse_different(layer, first[number], mechanisms, own_options)
@@ -30,8 +32,9 @@ def build_mixers(
     for number, layer in first.items():
         mechanism, own = mechanisms[layer], own_options[layer]
         build = _by_name if isinstance(mechanism, str) else _from_code
-        made[number] = build(mechanism, options, causal, own, scheme)
-    return [made[number] for number in sets]
+        made[number] = build(mechanism, options, causal, own, placed[layer])
+    built = [made[number] for number in sets]
+    return built if options.cache_of is None else shared(built, options.cache_of, mechanisms)
 
 
 def build_cross(options: Options) -> nn.Module:
@@ -54,16 +57,6 @@ def structural() -> list[str]:
 
 def _is_told(name: str) -> bool:
     return catalog.card(name).structure is not None
-
-
-def _per_layer(name: str, value: Any, layers: int) -> list[Any]:
-    if not isinstance(value, list | tuple):
-        return [value] * layers
-    if len(value) != layers:
-        raise ValueError(
-            f"{name} given as a list needs one entry per layer: {layers}, got {len(value)}"
-        )
-    return list(value)
 
 
 def _refuse_different(layer: int, first: int, *given: list[Any]) -> None:
@@ -94,26 +87,25 @@ def _by_name(
     options: Options,
     causal: bool,
     own_options: Mapping[str, Any] | None,
-    scheme: PositionScheme | None,
+    placed: positions.Placed,
 ) -> nn.Module:
     if not catalog.card(name).mixes:  # an unknown name is refused here, with the nearest one
         raise ValueError(
             f"attention={name!r} does not mix positions; give it as positions={name!r}"
         )
-    own_positions = positions.schemes()[options.positions]
-    given = dict(own_options or {})
+    own_positions, given = placed.card, dict(own_options or {})
     if causal and options.kind == "encoder_decoder" and _is_told(name):
         name, given = "full", {}  # the tokens that are written have no structure
     if own_positions.role == "attend":
         if name != "full":
             raise ValueError(
-                f"positions={options.positions!r} is an attention of its own, in place of "
+                f"positions={placed.name!r} is an attention of its own, in place of "
                 f"attention='full'; it cannot go into {name!r}"
             )
-        name, given = own_positions.name, {**given, **(options.position_options or {})}
+        name, given = own_positions.name, {**given, **placed.options}
     layer: dict[str, Any] = {"dim": options.dim, "heads": options.heads, "causal": causal}
     try:
-        return catalog.build(name, **layer, positions=scheme, **given)
+        return catalog.build(name, **layer, positions=placed.scheme, **given)
     except ValueError as error:
         raise ValueError(
             f"attention={name!r} could not be built for kind={options.kind!r}, "
@@ -126,11 +118,11 @@ def _from_code(
     options: Options,
     causal: bool,
     own_options: Mapping[str, Any] | None,
-    scheme: PositionScheme | None,
+    placed: positions.Placed,
 ) -> nn.Module:
-    if scheme is not None or positions.schemes()[options.positions].role == "attend":
+    if placed.scheme is not None or placed.card.role == "attend":
         raise ValueError(
-            f"positions={options.positions!r} goes into layers that are built by name; a module or "
+            f"positions={placed.name!r} goes into layers that are built by name; a module or "
             "callable is given its positions where it is built"
         )
     if own_options:

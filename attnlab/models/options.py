@@ -40,8 +40,9 @@ class Options:
     features: int | None = None
     embedding_rank: int | None = None
     max_len: int = 256
-    positions: str = "learned"
-    position_options: Mapping[str, Any] | None = None
+    cache_of: Sequence[int] | None = None
+    positions: str | Sequence[str] = "learned"
+    position_options: Mapping[str, Any] | Sequence[Mapping[str, Any] | None] | None = None
     block: str = "layers"
     block_options: Mapping[str, Any] | None = None
     feed: str = "mlp"
@@ -63,6 +64,7 @@ class Options:
         self._check_size()
         self._check_heads()
         self._check_attention_options()
+        self._check_cache_of()
         self._check_named_options()
 
     @property
@@ -70,12 +72,27 @@ class Options:
         """Width of the feed-forward layers: ``hidden``, or 4·dim."""
         return 4 * self.dim if self.hidden is None else self.hidden
 
+    @property
+    def positions_of_layers(self) -> list[tuple[str, Mapping[str, Any]]]:
+        """The position scheme of each layer, and its options."""
+        names = per_layer("positions", self.positions, self.layers)
+        options = per_layer("position_options", self.position_options, self.layers)
+        return [(name, own or {}) for name, own in zip(names, options, strict=True)]
+
+    @property
+    def places_by_layer(self) -> bool:
+        """Whether the layers are given position schemes of their own."""
+        lists = (list, tuple)
+        return isinstance(self.positions, lists) or isinstance(self.position_options, lists)
+
     def config(self) -> dict[str, Any]:
         """All options as JSON can hold them; ``attention`` is None where it is code."""
         named = all(isinstance(each, str) for each in as_list(self.attention))
         own: dict[str, Any] = {option.name: getattr(self, option.name) for option in fields(self)}
         own["attention"] = _plain(self.attention) if named else None
         own["attention_options"] = _plain(self.attention_options)
+        own["positions"] = _plain(self.positions)
+        own["cache_of"] = _plain(self.cache_of)
         for name in _NAMED:
             own[name] = _plain(own[name])
         return own
@@ -156,16 +173,37 @@ class Options:
                 )
             _refuse_decided("attention_options", each, DECIDED_BY_THE_MODEL)
 
+    def _check_cache_of(self) -> None:
+        if self.cache_of is None:
+            return
+        if not isinstance(self.cache_of, list | tuple):
+            raise TypeError(
+                "cache_of is a list of one number per layer, such as [0, 0, 2, 2], got "
+                f"{self.cache_of!r}"
+            )
+        sources = [check_integer("cache_of", each, at_least=0) for each in self.cache_of]
+        object.__setattr__(self, "cache_of", sources)
+        if self.depth != "plain":
+            raise ValueError(
+                f"cache_of is for layers one after another, depth='plain', got depth={self.depth!r}"
+            )
+        if self.checkpoint:
+            raise ValueError(
+                "checkpoint=True computes each layer again by itself, and with cache_of a layer "
+                "needs keys and values of another; leave one of the two out"
+            )
+
     def _check_named_options(self) -> None:
         for what, example in _NAMED.items():
             given = getattr(self, what)
-            if given is not None and not _are_keyword_arguments(given):
+            each = as_list(given) if what == "position_options" else [given]
+            if not all(own is None or _are_keyword_arguments(own) for own in each):
                 raise TypeError(
                     f"{what} are keyword arguments as a dict, such as {example}, got {given!r}"
                 )
-        given = self.position_options
         decided = DECIDED_BY_THE_MODEL | {"max_len", "vocab", "output"}
-        _refuse_decided("position_options", given, decided)
+        for own in as_list(self.position_options):
+            _refuse_decided("position_options", own, decided)
 
 
 _NAMED = {
@@ -190,6 +228,17 @@ def changed(config: Mapping[str, Any]) -> str:
 def as_list(value: Any) -> list[Any]:
     """A list for one value per layer, or the one value for all layers in a list."""
     return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def per_layer(name: str, value: Any, layers: int) -> list[Any]:
+    """One value for each layer: those of a list, or the one value for all of them."""
+    if not isinstance(value, list | tuple):
+        return [value] * layers
+    if len(value) != layers:
+        raise ValueError(
+            f"{name} given as a list needs one entry per layer: {layers}, got {len(value)}"
+        )
+    return list(value)
 
 
 def check_switch(name: str, value: object) -> None:

@@ -5,7 +5,7 @@ embeddings).
 """
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from torch import nn
 
@@ -14,7 +14,7 @@ from attnlab.core.card import Card
 from attnlab.core.complex_linear import refuse_odd
 from attnlab.core.options import parameters_of
 from attnlab.core.positions import PositionScheme
-from attnlab.core.suggest import choose
+from attnlab.core.suggest import check_choice, choose
 from attnlab.models.layers import embedding_std
 from attnlab.models.options import Options
 
@@ -32,20 +32,36 @@ def _is_scheme(card: Card) -> bool:
     return card.role != "embed" or bool(inputs)
 
 
+def check(o: Options) -> None:
+    """A ValueError for unknown names, and for schemes that the layers cannot have one by one."""
+    for name, _ in o.positions_of_layers:
+        check_choice("positions", name, tuple(schemes()))
+        if o.places_by_layer and schemes()[name].role == "embed" and schemes()[name].name != "none":
+            raise ValueError(
+                f"positions={name!r} stands at the embedding, before all layers; those that layers "
+                "can have one by one go into attention, such as 'rope' or 'alibi', or are 'none'"
+            )
+
+
+def _of_all(o: Options) -> Card:
+    """The card of the scheme of all layers; that of "none" where layers have their own."""
+    return schemes()["none"] if o.places_by_layer else schemes()[cast(str, o.positions)]
+
+
 def at_embedding(o: Options) -> nn.Module | None:
     """What is added to the tokens before the first layer; None for other schemes."""
-    card = schemes()[o.positions]
+    card = _of_all(o)
     if card.role != "embed" or card.name == "none" or makes_vectors(card):
         return None
     decided = {"max_len": o.max_len, "std": embedding_std(o.dim)}
     takes = parameters_of(card.build)
     given = {name: value for name, value in decided.items() if name in takes}
-    return _built(card, o, causal=False, given=given)
+    return _built(card, o, {**given, **_options_of_all(o)}, causal=False)
 
 
 def of_tokens(o: Options) -> nn.Module | None:
     """What makes the vectors of tokens at positions; None where those of a table are added to."""
-    card = schemes()[o.positions]
+    card = _of_all(o)
     if not makes_vectors(card):
         return None
     if o.vocab is None:
@@ -59,8 +75,11 @@ def of_tokens(o: Options) -> nn.Module | None:
         )
     refuse_odd("dim", o.dim)
     given = {"vocab": o.vocab, "output": "pairs", "scale": embedding_std(o.dim)}
-    options = {**given, **(o.position_options or {})}
-    return catalog.build(card.name, dim=o.dim // 2, **options)
+    return catalog.build(card.name, dim=o.dim // 2, **{**given, **_options_of_all(o)})
+
+
+def _options_of_all(o: Options) -> Mapping[str, Any]:
+    return o.positions_of_layers[0][1]
 
 
 def makes_vectors(card: Card) -> bool:
@@ -76,22 +95,40 @@ def starting_at(scheme: str, std: float) -> dict[str, float]:
 
 def refuse_in_layers(o: Options) -> None:
     """A ValueError for schemes that go into attention layers, for models that have none."""
-    if schemes()[o.positions].role != "embed":
+    found = [name for name, _ in o.positions_of_layers if schemes()[name].role != "embed"]
+    if found:
         usable = [name for name, card in schemes().items() if card.role == "embed"]
         raise ValueError(
-            f"{o.positions!r} goes into attention layers, and this model has none; schemes that "
+            f"{found[0]!r} goes into attention layers, and this model has none; schemes that "
             f"work at the embedding: {', '.join(sorted(usable))}"
         )
 
 
-def in_layers(o: Options, causal: bool) -> PositionScheme | None:
-    """What every attention layer of a stack shares; None for other schemes."""
-    card = schemes()[o.positions]
+class Placed(NamedTuple):
+    """The positions of one layer: the ``name`` and options that the model was given, the card, and
+    the scheme that goes into the layer; None where none does."""
+
+    name: str
+    options: Mapping[str, Any]
+    card: Card
+    scheme: PositionScheme | None
+
+
+def in_layers(o: Options, causal: bool) -> list[Placed]:
+    """The positions of each layer of a stack; equal schemes are one module."""
+    placed: list[Placed] = []
+    for name, own in o.positions_of_layers:
+        earlier = [each for each in placed if (each.name, each.options) == (name, own)]
+        placed.append(earlier[0] if earlier else _placed(name, own, o, causal))
+    return placed
+
+
+def _placed(name: str, own: Mapping[str, Any], o: Options, causal: bool) -> Placed:
+    card = schemes()[name]
     if card.role not in ("encode", "bias"):
-        return None
-    return cast(PositionScheme, _built(card, o, causal=causal, given={}))
+        return Placed(name, own, card, None)
+    return Placed(name, own, card, cast(PositionScheme, _built(card, o, own, causal=causal)))
 
 
-def _built(card: Card, o: Options, *, causal: bool, given: Mapping[str, Any]) -> nn.Module:
-    options = {**given, **(o.position_options or {})}
+def _built(card: Card, o: Options, options: Mapping[str, Any], *, causal: bool) -> nn.Module:
     return catalog.build(card.name, dim=o.dim, heads=o.heads, causal=causal, **options)

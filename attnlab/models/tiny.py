@@ -43,7 +43,7 @@ from torch.nn import functional as F
 
 from attnlab.core.carried import cleared
 from attnlab.core.options import takes_structure
-from attnlab.core.suggest import check_choice, suggestion
+from attnlab.core.suggest import suggestion
 from attnlab.mechanisms.positions.factorized import FactorizedEmbedding
 from attnlab.models import inputs, parts, positions, storage
 from attnlab.models.inputs import Memory, Reading
@@ -72,7 +72,7 @@ def _options(vocab: int | None, options: Mapping[str, Any]) -> Options:
         if name not in known:
             raise TypeError(f"TinyTransformer has no option {name!r}{suggestion(name, known)}")
     o = Options(vocab=vocab, **options)
-    check_choice("positions", o.positions, tuple(positions.schemes()))
+    positions.check(o)
     parts.check(o)
     return o
 
@@ -89,6 +89,8 @@ class TinyTransformer(nn.Module):
         An encoder-decoder builds it for the encoder (two-sided) and again for the decoder (causal).
     attention_options: more keyword arguments for the catalogue, as {"window": 8}; a list of them
         gives each layer its own.
+    cache_of: for each layer the one whose keys and values it attends to, its own or an earlier
+        one's, as [0, 0, 2, 2]: the other layers keep no cache (``attnlab.models.shared_cache``).
     kind: "language_model", "classifier" or "token_classifier" (which need ``classes``), or
         "encoder_decoder".
     embedding_rank: width of the rows of a factorized embedding (ALBERT): a narrow table of tokens,
@@ -99,8 +101,10 @@ class TinyTransformer(nn.Module):
         another scheme of the family "positions" ("rope", "alibi", "t5_bias", …). "complex" makes
         the vectors of tokens too, of dim / 2 complex numbers each. Schemes that go into
         the attention layers are shared by all layers of a stack, and need mechanisms that take them
-        (``attnlab.goes_with``).
-    position_options: more keyword arguments for the scheme, as {"layout": "interleaved"}.
+        (``attnlab.goes_with``). A list gives each layer its own, of those that go into layers, or
+        "none", as ["rope", "rope", "rope", "none"].
+    position_options: more keyword arguments for the scheme, as {"layout": "interleaved"}; a list of
+        them gives each layer its own, as [{"base": 1e4}, {"base": 1e6}].
     block, block_options: "layers", put together of the parts that follow; or the block of a paper,
         which decides attention, feed-forward layers and joins itself: "mobilebert", "ib_bert" or
         "evolved" (``attnlab.models.blocks``).

@@ -215,6 +215,27 @@ def test_a_difference_has_a_sign_and_the_steps_move(notebook, maps):
     assert np.abs(walked(view, 7, 7) - maps["first"][1, 3]).max() < 0.006
 
 
+def test_what_the_weights_leave_of_one_is_read_beside_them(opened):
+    """Half of the first row goes to no key, and a tenth less of each of the others."""
+    made = """
+import numpy as np
+from attnlab_widgets.attention_view import AttentionView
+left = np.array([0.5, 0.4, 0.3, 0.2, 0.1])
+AttentionView((1 - left)[:, None] * np.full((5, 5), 0.2), list("abcde"))
+"""
+    notebook = opened("rest.ipynb", [made])
+    notebook.run_all()
+    view = notebook.output(0).get_by_test_id("attention-view")
+    view.get_by_test_id("matrix").focus()
+    for row, left in enumerate(("0.50", "0.40", "0.30", "0.20", "0.10")):
+        view.page.keyboard.press("ArrowRight" if row == 0 else "ArrowDown")
+        wanted = re.compile(rf"query {row} .* · rest {left}$", re.DOTALL)
+        view.get_by_test_id("readout").filter(has_text=wanted).wait_for()
+    view.get_by_test_id("sort").select_option("sink")
+    view.get_by_test_id("head-0-0").filter(has_text="0.300").wait_for()
+    assert view.get_by_test_id("sort").locator("option[value=negative]").is_hidden()
+
+
 def test_hiding_the_first_token_says_so_and_renormalises(view, maps, expect):
     view.get_by_test_id("more").click()
     view.get_by_test_id("hide-first").click()

@@ -114,6 +114,13 @@ def left_beside_a_sink():
 
 
 # The right numbers, found in another way or rounded as a learner might.
+def bytes_of_a_token():
+    """By the cache that a layer of these sizes keeps of one token more."""
+    layer = attnlab.build("gqa", dim=32 * 128, heads=32, kv_heads=8, causal=True)
+    state = layer.bfloat16().step(torch.zeros(1, 1, 32 * 128, dtype=torch.bfloat16))[1]
+    return 24 * sum(x.numel() * x.element_size() for x in state)
+
+
 OTHERWISE = {
     "check_arrival_share": (0.14, 0.138, np.float32(4 / 29)),
     "check_attended_position": ("uncopyrightables".find("y"),),
@@ -167,6 +174,7 @@ OTHERWISE = {
     "check_reach": (4608.0,),
     "check_readings": (len(range(30)) + len(range(8)),),
     "check_ring_layers": (min(s for s in range(12) if 2 * s + 1 >= 12),),
+    "check_token_bytes": (bytes_of_a_token(),),
     "check_scored_answers": (scored_answers(),),
     "check_share_of_a_task": (mixtures.mixture(*mixtures.TASKS, ratio=3.0).rates["sorting"],),
     "check_root_value": ((8 / 2 + 13 / 3) / 2,),

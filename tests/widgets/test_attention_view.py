@@ -505,7 +505,7 @@ def test_what_holds_no_numbers_is_refused() -> None:
         AttentionView(weights(1, HEADS, N, N).to(torch.complex64))
 
 
-# What goes to no key
+# What the weights leave of one
 
 
 def left(view: AttentionView, layer: int) -> np.ndarray | None:
@@ -559,5 +559,22 @@ def test_no_share_is_told_where_weights_are_none() -> None:
 
 def test_the_still_draws_the_column_apart() -> None:
     maps = weights(1, HEADS, N, N)
-    assert "no key" not in AttentionView(maps).still().svg("")
-    assert "no key" in AttentionView(0.7 * maps).still().svg("")
+    assert "rest of 1" not in AttentionView(maps).still().svg("")
+    assert "rest of 1" in AttentionView(0.7 * maps).still().svg("")
+
+
+def test_signed_weights_of_a_differential_head_keep_their_sign() -> None:
+    """λ above one: weights are negative, and are told as such."""
+    model = attnlab.TinyTransformer(13, dim=24, layers=1, heads=HEADS, attention="differential")
+    with torch.no_grad():
+        vectors = model.decoder.blocks[0].attention.vectors
+        vectors[:2], vectors[2:] = 0.3, 0
+    with record() as notes, attnlab.watch(model) as seen:
+        model(torch.arange(N)[None])
+    noted = notes["weights"][0][0].detach().numpy()
+    assert (noted < -0.01).any()
+    view = AttentionView(seen, [f"t{i}" for i in range(N)])
+    assert view._recording["signed"]
+    assert np.abs(read(view) - noted).max() < 0.02
+    told = view._recording["statistics"][0][0][0]
+    np.testing.assert_allclose(told["negative"], -np.minimum(noted, 0).sum(-1).mean(-1), atol=1e-5)

@@ -19,6 +19,7 @@ import typing as _typing
 _HOMES = {
     "AttentionExplorer": "attention_explorer",
     "AttentionView": "attention_view",
+    "CacheView": "cache_view",
     "ComplexWordExplorer": "complex_words",
     "CompressionLab": "compression_lab",
     "CostLab": "cost_lab",
@@ -49,6 +50,7 @@ _HOMES = {
 __all__ = [
     "AttentionExplorer",
     "AttentionView",
+    "CacheView",
     "ComplexWordExplorer",
     "CompressionLab",
     "CostLab",
@@ -80,6 +82,7 @@ if _typing.TYPE_CHECKING:
     from attnlab_widgets.attention_explorer import AttentionExplorer
     from attnlab_widgets.attention_view import AttentionView
     from attnlab_widgets.bertviz import to_bertviz
+    from attnlab_widgets.cache_view import CacheView
     from attnlab_widgets.complex_words import ComplexWordExplorer
     from attnlab_widgets.compression_lab import CompressionLab
     from attnlab_widgets.cost_lab import CostLab

@@ -78,3 +78,11 @@ test("of a long row the kept columns and codes are read", () => {
   assert.deepEqual([...layer.places], [299, 5]);
   assert.deepEqual([...layer.codes], [255, 200]);
 });
+
+test("what rows leave of one stands behind the layer, and is null without", () => {
+  const floats = new Float32Array([0, 0.9, 0.8, 0, 0, 0.1, 0.2]);
+  const header = { at: 4, norms: false, whole: true, signed: false };
+  const shape = { h: 1, n: 2, m: 1 };
+  assert.deepEqual([...openLayer(floats.buffer, { ...header, left: 20 }, shape).left], [...floats.slice(5)]);
+  assert.equal(openLayer(floats.buffer, header, shape).left, null);
+});

@@ -69,9 +69,9 @@ class Layer:
         return h, n, m
 
     def left_over(self) -> np.ndarray | None:
-        """(h, n): what the weights of each row leave of one, for a sink or a closed gate. A row
-        without any weight leaves nothing. None where nothing is left, and where weights are no
-        shares: some are negative, or sum to more than one."""
+        """(h, n): what the weights of each row leave of one: for a sink, for a gate, or because
+        other weights were subtracted. A row without any weight leaves nothing. None where nothing
+        is left, and where weights are no shares: some are negative, or sum to more than one."""
         sums = self.maps.sum(axis=-1, dtype=np.float64)
         if (self.maps < 0).any() or (sums > 1 + ROUNDED).any():
             return None

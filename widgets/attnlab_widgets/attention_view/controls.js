@@ -5,7 +5,7 @@ import { choice, button, el, labelled, slider, toggle } from "#parts/dom.js";
 import { savers } from "#parts/picture.js";
 import { changes } from "#lib/words.js";
 
-const HELP = `Each row of a map is a query, each column a key: the brighter the cell, the more of the key's value the query takes. Yellow is the head's largest weight, dark blue is 0; hatched pairs are masked. Where the weights of a row do not sum to one, because a sink or a gate takes a part, a column apart from the keys shows what goes to no key. Negative weights (orange and blue, on both sides of zero) subtract a value.
+const HELP = `Each row of a map is a query, each column a key: the brighter the cell, the more of the key's value the query takes. Yellow is the head's largest weight, dark blue is 0; hatched pairs are masked. Where the weights of a row sum to less than one, because a sink or a gate takes a part, or because other weights were subtracted, a column apart from the keys shows the rest. Negative weights (orange and blue, on both sides of zero) subtract a value.
 
 Click a head to choose it; Shift- or Ctrl-click adds others to the lines. The wider a line, the larger its weight. Point at a token or a cell to see what goes with it, click to pin it, Escape lets go.
 

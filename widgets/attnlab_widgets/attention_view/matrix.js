@@ -8,10 +8,10 @@ import { holding, labelStep, shifted, whole, zoomed } from "#lib/window.js";
 
 const MOST = 104; // pixels for the longest label
 const HIGH = 420; // of labels and map together
-const BESIDE = 12; // of the column of what a row leaves for no key
+const BESIDE = 12; // of the column of what the weights of a row leave of one
 const APART = 5; // between it and the map
-const NO_KEY = "no key";
-const NO_KEY_HIGH = 56; // of its label, upright
+const REST = "rest of 1";
+const REST_HIGH = 70; // of its label, upright
 
 /** What "±" means, for everybody who meets one. */
 export const ROUNDING = "± is the most that storing each weight in 8 bits can have changed it.";
@@ -64,7 +64,7 @@ export function matrixPanel(store, view) {
     const name = [n, m, q.set, q.start, k.set, store.loads, Boolean(left)].join();
     if (name !== known) {
       LEFT = room("q", n) + (left ? BESIDE + APART : 0);
-      TOP = Math.max(room("k", m), left ? NO_KEY_HIGH : 0);
+      TOP = Math.max(room("k", m), left ? REST_HIGH : 0);
       window_ = whole(n, m);
       cell = null;
     }
@@ -136,7 +136,7 @@ export function matrixPanel(store, view) {
 
   const leftOf = () => place.x - BESIDE - APART;
 
-  /** What each row leaves for no key (a sink, a closed gate), as a column apart from the keys. */
+  /** What each row leaves of one (for a sink, a gate, or subtracted), as a column apart from the keys. */
   function paintLeft(context, i0, i1, largest) {
     const left = store.left(store.layer, store.head);
     if (!left) return;
@@ -153,7 +153,7 @@ export function matrixPanel(store, view) {
     context.font = view.font;
     context.fillStyle = view.colour("--av-quiet");
     context.textBaseline = "middle";
-    columnText(context, NO_KEY, leftOf() + BESIDE / 2);
+    columnText(context, REST, leftOf() + BESIDE / 2);
   }
 
   /** Where the labels of the queries end. */
@@ -279,7 +279,7 @@ export function matrixPanel(store, view) {
     if (i !== null && i < n) parts.push(`query ${i} “${store.token("q", i).short}”`);
     if (j !== null && j < m) parts.push(`key ${j} “${store.token("k", j).short}”`);
     const left = i !== null && i < n ? store.left(store.layer, store.head) : null;
-    const rest = left ? ` · ${NO_KEY} ${weight(left[i], 0.001)}` : "";
+    const rest = left ? ` · rest ${weight(left[i], 0.01)}` : "";
     if (parts.length === 2) {
       readout.textContent = `${parts.join(" → ")}: ${valueOf(i, j)}${rest}`;
     } else {

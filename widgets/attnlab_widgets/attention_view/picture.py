@@ -22,7 +22,7 @@ _WIDE, _HIGH = 992, 440  # of the picture, which a notebook shows as it is; of i
 _MARGIN, _TOP = 14, 92
 _MATRIX = 400
 _ROW = 20
-_BESIDE, _APART = 12, 5  # the column of what a row leaves for no key, and its distance
+_BESIDE, _APART = 12, 5  # the column of what a row leaves of one, and its distance
 _LABEL = 0.36  # of the width of the lines, for the tokens of a side
 _SERIES = ("#0072b2", "#d55e00")
 _SERIES_DARK = ("#56b4e9", "#f08a3c")
@@ -374,12 +374,12 @@ class _Still:
             self.drawing.text("masked", left + 250, low + 5, quiet=True, size=11)
 
     def _column(self, rest: np.ndarray, largest: float, x: float, y: float, high: float) -> None:
-        """What each row leaves for no key, apart from the map and on its scale."""
+        """What each row leaves of one, apart from the map and on its scale."""
         levels = _levels(_pooled(rest[:, None], 1024), largest, self.signed)
         self.drawing.map(levels, self.palette, x, y, _BESIDE, high)
         self.drawing.frame(x - 0.5, y - 0.5, _BESIDE + 1, high + 1, self.drawing.theme.grid)
         middle = x + _BESIDE / 2
-        self.drawing.text("no key", middle, y - 6, quiet=True, turned=True, size=11)
+        self.drawing.text("rest of 1", middle, y - 6, quiet=True, turned=True, size=11)
 
 
 def _labelled(count: int, pitch: float, first: list[int]) -> list[int]:

@@ -9,7 +9,7 @@ export const STATISTICS = {
   next: { label: "to the next token", unit: "" },
   same: { label: "to itself", unit: "" },
   first: { label: "to the first token", unit: "" },
-  sink: { label: "to no key (sink, gate)", unit: "" },
+  sink: { label: "rest of 1 (sink, gate)", unit: "" },
   negative: { label: "subtracted (negative weights)", unit: "" },
 };
 
