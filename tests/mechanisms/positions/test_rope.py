@@ -217,8 +217,8 @@ def test_fractions_and_factors_that_do_not_fit_are_refused() -> None:
         RoPEOptions(scaling="xpos", factor=64.0, fraction=0.5)
     with pytest.raises(ValueError, match="scaling='long' takes factors, and no other scaling does"):
         RoPEOptions(factors=(1.0,))
-    with pytest.raises(ValueError, match="is 3 channels, and pairs need an even number"):
-        attnlab.build("rope", dim=24, heads=2, fraction=0.25)
+    with pytest.raises(ValueError, match="is less than one pair of channels"):
+        attnlab.build("rope", dim=24, heads=2, fraction=0.1)
     with pytest.raises(ValueError, match="factors has 2 numbers, but 6 pairs are turned"):
         attnlab.build(
             "rope", dim=24, heads=2, scaling="long", factors=(1.0, 2.0), factor=2.0, original=64

@@ -65,15 +65,14 @@ class RoPEOptions(Options):
         return math.sqrt(1 + math.log(self.factor) / math.log(self.original))
 
     def width(self, d: int) -> int:
-        """How many of the d channels of a head belong to pairs."""
+        """How many of the d channels of a head belong to pairs: an even number."""
         refuse_odd(d)
         if self.fraction == 1 or self.fraction_of == "pairs":
             return d
-        width = int(self.fraction * d)
-        if width < 2 or width % 2:
+        width = int(self.fraction * d) // 2 * 2
+        if not width:
             raise ValueError(
-                f"fraction={self.fraction} of heads of width {d} is {width} channels, and pairs "
-                "need an even number of at least 2"
+                f"fraction={self.fraction} of heads of width {d} is less than one pair of channels"
             )
         return width
 
