@@ -293,7 +293,10 @@ def _refuse_scheme(c: Card, positions: object) -> None:
     if kind not in c.position_roles:
         what = {"bias": "biases by distance", "encode": "rotated queries and keys"}[kind]
         able = [other.name for other in cards() if kind in other.position_roles]
-        raise ValueError(f"{c.name} cannot take {what}; mechanisms that can: {', '.join(able)}")
+        why = f": {c.positions_reason}" if kind == "encode" and c.positions_reason else ""
+        raise ValueError(
+            f"{c.name} cannot take {what}{why}; mechanisms that can: {', '.join(able)}"
+        )
 
 
 def goes_with(first: str, second: str) -> bool:

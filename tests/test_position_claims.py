@@ -5,6 +5,7 @@
 (``catalog.goes_with``), and each pair is built, or refused, here.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -302,7 +303,19 @@ def test_what_goes_with_what_is_not_empty_and_not_everything() -> None:
     found = {(m.name, s.name) for m in MIXERS for s in INSIDE if catalog.goes_with(m.name, s.name)}
     assert {("full", "rope"), ("full", "alibi"), ("multi_query", "t5_bias")} <= found
     assert ("bigbird", "rope") in found
+    assert {("longformer", "rope"), ("linear", "rope"), ("memorizing_transformer", "rope")} <= found
     assert not {("linformer", "rope"), ("linear", "alibi"), ("synthesizer", "rope")} & found
+
+
+@pytest.mark.parametrize(
+    "card", [c for c in catalog.shelf() if c.role == "attend"], ids=lambda card: card.name
+)
+def test_whoever_compares_queries_with_keys_turns_them_or_says_why_not(card: Card) -> None:
+    assert bool(card.positions_reason) == ("encode" not in card.position_roles)
+    if card.positions_reason:
+        with pytest.raises(ValueError, match=re.escape(card.positions_reason)):
+            layer(card, attnlab.card("rope"), causalities(card)[0])
+        assert card.positions_reason in dict(card.rows())["positions"]
 
 
 def test_wrong_questions_are_answered_in_sentences() -> None:
@@ -343,8 +356,8 @@ def test_wrong_questions_are_answered_in_sentences() -> None:
         tiny(position_options=[1])
     with pytest.raises(TypeError, match="rope has no option 'bas'; did you mean 'base'"):
         tiny(positions="rope", position_options={"bas": 2.0})
-    with pytest.raises(ValueError, match="linear cannot take rotated queries and keys"):
-        tiny(positions="rope", attention="linear")
+    with pytest.raises(ValueError, match="hopfield cannot take rotated queries and keys: a retr"):
+        tiny(positions="rope", attention="hopfield")
     own = build(causal=True)
     with pytest.raises(ValueError, match="goes into layers that are built by name"):
         tiny(positions="rope", attention=own)

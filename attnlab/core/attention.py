@@ -99,9 +99,13 @@ class SelfAttention(Layer):
     ``step`` decodes as that of ``DenseAttention`` does. There is no cross-attention.
     """
 
-    def __init__(self, dim: Size, heads: Size, *, causal: bool, bias: bool) -> None:
+    def __init__(
+        self, dim: Size, heads: Size, *, causal: bool, bias: bool,
+        positions: PositionScheme | None = None, projections: Callable[..., Heads] = Heads,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.heads, self.causal = Heads(dim, heads, bias=bias), causal
+        self.heads, self.causal = projections(dim, heads, bias=bias, positions=positions), causal
+        self.heads.check_positions(causal=causal)
 
     @abstractmethod
     def attend(self, q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None = None) -> Tensor:
@@ -123,7 +127,7 @@ class SelfAttention(Layer):
     ) -> tuple[NewTokens, KeyValueCache]:
         """The next t tokens given the state of all before them (None at the beginning)."""
         self.heads.refuse_step(self.causal)
-        q, k, v = self.heads.project(x)
+        q, k, v = self.heads.project(x, start=0 if state is None else state.length)
         state = KeyValueCache.extended(state, k, v)
         keys, values = note("keys", state.keys), note("values", state.values)
         note("mask", patterns.causal())

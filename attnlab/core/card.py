@@ -64,6 +64,7 @@ class Card:
                   equal.
     ``causal``    "never" (refuses), "optional" (``causal=True`` of its module) or "always".
     ``causal_reason``  why, where it is never or always causal.
+    ``positions_reason``  why its layer takes no rotation of queries and keys, where it takes none.
     ``time``      FLOPs (two per multiply-add) of the mixing itself on one sequence, projections
                   apart; one expression for all forms, or one per form. In n, the widths d, e and
                   dim, the number of heads h, and options: what grows with n is written in n.
@@ -104,6 +105,7 @@ class Card:
     title: str = ""
     paper: Paper = UNSAID
     causal_reason: str = ""
+    positions_reason: str = ""
     options: type[Options] = Options
     structure: type[Any] | None = None
     letters: Mapping[str, str] = field(default_factory=dict)
@@ -186,9 +188,12 @@ class Card:
 
     def _positions_taken(self) -> str:
         inside = {"encode": "rotated queries and keys", "bias": "biases by distance"}
-        return ", ".join(
+        taken = ", ".join(
             ("added at the embedding", *(inside[role] for role in self.position_roles))
         )
+        if not self.positions_reason:
+            return taken
+        return f"{taken}; no rotated queries and keys: {self.positions_reason}"
 
     def cost(
         self, what: str, form: str = "naive", options: Options | None = None, causal: bool = False

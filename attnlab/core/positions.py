@@ -80,6 +80,8 @@ class Rotation(PositionScheme):
     """Turns queries and keys of width ``head_dim`` by their positions."""
 
     head_dim: int
+    keeps_lengths: bool = True
+    """Whether a turned vector is as long as before."""
 
     @abstractmethod
     def queries(self, q: Tensor, positions: Tensor) -> Tensor:
@@ -109,6 +111,49 @@ class Rotation(PositionScheme):
                 f"the rotation was built for heads of width {self.head_dim}, but those of the "
                 f"layer have width {head_dim}; build it with the layer's dim and heads"
             )
+
+    def of_features(self, count: int) -> "Rotation":
+        """This scheme for ``count`` features of a query or key; a ValueError where they are odd."""
+        if count % 2:
+            raise ValueError(
+                f"a rotation turns pairs of features, but there are {count}: odd; choose another "
+                "number of features, or another width of heads"
+            )
+        return self.of_width(count)
+
+
+@dataclass(frozen=True)
+class Turn:
+    r"""A rotation and where it turns, for forms that make what they compare themselves.
+
+    ``at`` are the positions of the m keys; the queries are the last n of them. With features
+    in place of the softmax, the numerator takes turned features and the denominator those that are
+    not, so that weights are divided by a sum of positive numbers (Su et al. 2021, section 3.3):
+
+    $$o_i = \frac{\sum_j (R_i\, \phi(q_i)) \cdot (R_j\, \phi(k_j))\; v_j}{\sum_j \phi(q_i)
+    \cdot \phi(k_j)}$$
+    """
+
+    rotation: Rotation
+    at: Positions
+
+    @classmethod
+    def of(
+        cls, scheme: Rotation | None, x: Float[Tensor, "b n dim"],
+        padding: Bool[Tensor, "b n"] | None = None, *, start: int | Int[Tensor, "b"] = 0,
+    ) -> "Turn | None":  # fmt: skip
+        """The turn of tokens x, the first of which stands at ``start``; None without a scheme."""
+        if scheme is None:
+            return None
+        return cls(scheme, positions_of(x.shape[1], x.device, padding=padding, start=start))
+
+    def queries(self, x: Float[Tensor, "b h n d"]) -> Float[Tensor, "b h n d"]:
+        """What is made of queries, turned."""
+        return self.rotation.queries(x, self.at[..., self.at.shape[-1] - x.shape[2] :])
+
+    def keys(self, x: Float[Tensor, "b h m d"]) -> Float[Tensor, "b h m d"]:
+        """What is made of keys, turned."""
+        return self.rotation.keys(x, self.at)
 
 
 class DistanceBias(PositionScheme):

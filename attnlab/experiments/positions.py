@@ -27,7 +27,8 @@ Lesson 40 draws what
     python -m attnlab.experiments positions --threads 1 --json \\
         attnlab/experiments/assets/40_positions.json
 
-has written (the rows of ``sinusoidal`` in a run of their own, after the factor √dim had come in).
+has written (the rows of ``sinusoidal`` in a run of their own, after the factor √dim had come in,
+and those of ``forgetting`` and ``cope`` in later ones).
 
 Kazemnejad, Padhi, Natesan Ramamurthy, Das, Reddy, The Impact of Positional Encoding on Length
 Generalization in Transformers, NeurIPS 2023, arXiv:2305.19466, ask the same of larger models.
@@ -48,7 +49,10 @@ from attnlab.tasks.copying import Copying
 from attnlab.tasks.lookup import Lookup
 from attnlab.tasks.varied import Varied
 
-SCHEMES = ("none", "t5_bias", "alibi", "rope", "learned", "sinusoidal")
+SCHEMES = (
+    "none", "t5_bias", "alibi", "rope", "learned", "sinusoidal", "forgetting", "cope",
+)  # fmt: skip
+"""Where tokens stand, or, the last two, what tells it by what they hold."""
 LONGEST = 512
 
 
@@ -109,6 +113,8 @@ def _scores(trained: Trained) -> Scores:
 def _arm(name: str, scheme: str) -> Arm:
     plan = PLANS[name]
     model = {"vocab": plan.of_size(plan.trained[0]).vocab, "positions": scheme}
+    if scheme == "forgetting":  # an attention that takes the place of full attention
+        model |= {"positions": "none", "attention": scheme}
     return Arm(problem(name), model, {"batch_size": plan.batch_size}, plan.steps)
 
 

@@ -45,6 +45,7 @@ from attnlab.core.forms import form
 from attnlab.core.heads import Heads, zero_nonfinite_padding
 from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
+from attnlab.core.positions import Rotation, Turn
 from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import NewTokens, Outputs, SelfValues, TokenPadding, Tokens, checked
@@ -69,11 +70,11 @@ class ConvolutionalOptions(Options):
 @form
 def naive(
     x: Tokens, queries: Taps, keys: Taps, v: SelfValues, *,
-    causal: bool = False, padding: TokenPadding = None,
+    causal: bool = False, padding: TokenPadding = None, turn: Turn | None = None,
 ) -> Outputs:  # fmt: skip
     """The sums of k terms, then all scores (Li et al., section 4.1)."""
     x = zero_nonfinite_padding(x, padding)
-    q, k = (note(name, _summed(x, W)) for name, W in (("queries", queries), ("keys", keys)))
+    q, k = _noted(_summed(x, queries), _summed(x, keys), turn)
     allowed = patterns.dense_of(patterns.visible(causal, padding), q, k)
     weights = note("weights", masked_softmax(q @ k.mT * q.shape[-1] ** -0.5, allowed))
     return weights @ v
@@ -88,17 +89,24 @@ def _summed(x: Tensor, W: Tensor) -> Tensor:
     return sums
 
 
+def _noted(q: Tensor, k: Tensor, turn: Turn | None) -> tuple[Tensor, Tensor]:
+    """Queries and keys as they are compared: turned, if there is a ``turn``."""
+    if turn is not None:
+        q, k = turn.queries(q), turn.keys(k)
+    return note("queries", q), note("keys", k)
+
+
 # ---- fused
 
 
 @checked
 def fused(
     x: Tokens, queries: Taps, keys: Taps, v: SelfValues, *,
-    causal: bool = False, padding: TokenPadding = None,
+    causal: bool = False, padding: TokenPadding = None, turn: Turn | None = None,
 ) -> Outputs:  # fmt: skip
     """PyTorch's convolution and attention."""
     x = zero_nonfinite_padding(x, padding)
-    q, k = (note(name, _convolved(x, W)) for name, W in (("queries", queries), ("keys", keys)))
+    q, k = _noted(_convolved(x, queries), _convolved(x, keys), turn)
     mask = patterns.visible(causal, padding)
     return sdpa.attend(q, k, upcast(v), mask=mask, bias=None, scale=None).to(v.dtype)
 
@@ -131,10 +139,13 @@ class ConvolutionalAttention(Layer):
     def __init__(
         self, dim: Size, heads: Size, *,
         causal: bool = False, form: Literal["naive", "fused"] = "fused", bias: bool = False,
-        options: ConvolutionalOptions = ConvolutionalOptions(),
+        options: ConvolutionalOptions = ConvolutionalOptions(), positions: Rotation | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.heads = Heads(dim, heads, bias=bias, queries=False)
+        self.positions = positions
+        if positions is not None:
+            positions.check_layer(heads, dim // heads, causal=causal)
         shape = (options.kernel, dim, heads, dim // heads)
         bound = (options.kernel * dim) ** -0.5
         drawn = (torch.empty(shape).uniform_(-bound, bound) for _ in range(2))
@@ -146,8 +157,8 @@ class ConvolutionalAttention(Layer):
         x = zero_nonfinite_padding(x, padding)
         v = note("values", self.heads.values(x))
         note("mask", patterns.visible(self.causal, padding))
-        run = FORMS[self.form]
-        out = run(x, self.queries, self.keys, v, causal=self.causal, padding=padding)
+        run, turn = FORMS[self.form], Turn.of(self.positions, x, padding)
+        out = run(x, self.queries, self.keys, v, causal=self.causal, padding=padding, turn=turn)
         return self.heads.merge(out)
 
     @checked
@@ -160,6 +171,8 @@ class ConvolutionalAttention(Layer):
             cache, past = KeyValueCache(state.keys, state.values), state.inputs
         seen = torch.cat((past, x), dim=1)
         q, k = (_convolved(seen, W)[:, :, past.shape[1] :] for W in (self.queries, self.keys))
+        if turn := Turn.of(self.positions, x, start=0 if cache is None else cache.length):
+            q, k = turn.queries(q), turn.keys(k)
         cache = KeyValueCache.extended(cache, k.to(v.dtype), v)
         keys, values = note("keys", cache.keys), note("values", cache.values)
         mask = note("mask", patterns.causal())

@@ -15,7 +15,8 @@ D_{ij} = \sum_{j < s \le i} \log f_s = c_i - c_j,\qquad c_t = \sum_{s \le t} \lo
 
 With f = 1 it is causal attention; with one f for all tokens it is ALiBi (``positions.alibi``) with
 the slope −log f; where $f_t = 0$ nothing before token t is seen any more. The gate of the first
-token has no effect. The gates tell the order of the tokens, so the layer needs no positions.
+token has no effect. The gates tell the order of the tokens, so the layer needs no positions; it can
+take a rotation.
 
 Cost: $2 h n m (d + e)$ FLOPs, as full attention, and h numbers a token for the gates. A token is
 kept with one number more than its key and value.
@@ -56,6 +57,7 @@ from attnlab.core.forms import form
 from attnlab.core.heads import Heads, zero_nonfinite_padding
 from attnlab.core.options import Size
 from attnlab.core.patterns import Mask
+from attnlab.core.positions import Rotation
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
     Context,
@@ -128,8 +130,10 @@ FORMS = {"naive": naive, "fused": fused}
 class ForgettingHeads(Heads):
     """Projections with one more, to the gates of each head."""
 
-    def __init__(self, dim: int, heads: int, *, bias: bool) -> None:
-        super().__init__(dim, heads, bias=bias)
+    def __init__(
+        self, dim: int, heads: int, *, bias: bool, positions: Rotation | None = None
+    ) -> None:
+        super().__init__(dim, heads, bias=bias, positions=positions)
         self.gate = nn.Linear(dim, heads)
 
     @checked
@@ -156,9 +160,12 @@ class ForgettingAttention(SelfAttention):
     def __init__(
         self, dim: Size, heads: Size, *,
         form: Literal["naive", "fused"] = "fused", bias: bool = False,
+        positions: Rotation | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(dim, heads, causal=True, bias=bias)
-        self.heads, self.form = ForgettingHeads(dim, heads, bias=bias), form
+        super().__init__(
+            dim, heads, causal=True, bias=bias, positions=positions, projections=ForgettingHeads
+        )
+        self.form = form
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None = None) -> Tensor:
         """By the form that was chosen; the keys have their gates behind them."""

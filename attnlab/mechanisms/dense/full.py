@@ -16,6 +16,10 @@ Cost: $2 h n m (d + e)$ FLOPs. The naive form holds the n × m scores.
 ``fused``   PyTorch's ``scaled_dot_product_attention``. Its kernels need e = d; with another
             value width it does hold n × m weights.
 
+The output is linear in V. ResFormer (Zhou et al. 2025, arXiv:2410.17897) mixes the values of each
+layer with those of the first one: $A (\lambda_1 V_1 + \lambda_2 V) = \lambda_1 A V_1 + \lambda_2 A
+V$, so a cache keeps the mixed values.
+
 A form that never holds the scores: FlashAttention (``dense.flash``).
 
 The paper's letters: $n$ (length) is our n and m; $d_k$, $d_v$ are d and e.

@@ -155,6 +155,7 @@ CARD = Card(
     causal_reason="its latents attend to all inputs before any output is asked for",
     options=PerceiverIOOptions,
     letters={"l": "latents", "depth": "depth", "w": "widening"},
+    positions_reason="its latent vectors stand at no position",
     time=2 * h * l * (2 * n + letters("depth")[0] * l) * (d + e),
     memory={"naive": h * l * n + HIDDEN, "fused": h * (l + n) * (d + e) + HIDDEN},
     notes={"naive": ("scores", "weights")},

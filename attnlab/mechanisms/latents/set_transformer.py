@@ -176,6 +176,7 @@ CARD = Card(
     causal_reason="each of its inducing points attends to the whole set, which has no order",
     options=SetTransformerOptions,
     letters={"l": "inducing"},
+    positions_reason="it is for sets, and its inducing points stand at no position",
     time=4 * h * l * n * (d + e),
     memory={"naive": h * l * n, "fused": h * (l + n) * (d + e)},
     notes={"naive": ("scores", "weights")},

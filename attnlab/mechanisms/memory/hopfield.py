@@ -234,6 +234,8 @@ CARD = Card(
     forms=FORMS,
     causal="optional",
     options=HopfieldOptions,
+    positions_reason="a retrieved pattern is a mean of keys, which stands at no one position "
+    "when it is asked again",
     time=lambda chosen: 2 * h * n * m * (d + e + 2 * (chosen.steps - 1) * d),
     memory={"naive": h * n * m, "fused": h * n * (d + e)},
     notes={"naive": ("states", "scores", "weights")},

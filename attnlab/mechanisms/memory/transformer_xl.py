@@ -240,6 +240,7 @@ CARD = Card(
     causal_reason="its memory holds what was read before",
     options=TransformerXLOptions,
     letters={"c": "segment", "M": "memory"},
+    positions_reason="its scores have terms of their own for the distance",
     time={
         "naive": 2 * h * n * m * (3 * d + 2 * e) + 2 * h * n * d * dim,
         "chunked": 2 * h * n * (c + M) * (2 * d + e) + 2 * h * (c + M) * d * dim,

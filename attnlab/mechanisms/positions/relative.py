@@ -177,6 +177,7 @@ CARD = Card(
     role="attend",
     forms=FORMS,
     causal="optional",
+    positions_reason="its scores have terms of their own for the distance",
     time={
         "naive": CONTENT + 2 * h * n * m * d + PROJECTED,
         "shifted": CONTENT + 2 * h * n * (n + m) * d + PROJECTED,

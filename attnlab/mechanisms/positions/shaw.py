@@ -197,6 +197,7 @@ CARD = Card(
     causal="optional",
     options=ShawOptions,
     letters={"k": "clip"},
+    positions_reason="its keys have vectors of their own for the distance",
     time={"naive": 2 * CONTENT, "clipped": CONTENT + 2 * h * n * (2 * k + 1) * (d + e)},
     memory={"naive": n * m * (d + e) + h * n * m, "clipped": h * n * m},
     notes={

@@ -254,6 +254,7 @@ CARD = Card(
     causal_reason="its state holds what was read before",
     options=RetentionOptions,
     letters={"c": "chunk"},
+    positions_reason="it turns queries and keys itself, and fades with the distance",
     time={
         "naive": 2 * h * n**2 * (d + e),
         "recurrent": 4 * h * n * d * e,

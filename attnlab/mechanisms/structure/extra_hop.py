@@ -173,6 +173,7 @@ CARD = Card(
     structure=GraphBatch,
     causal="never",
     causal_reason="links lead from any text to any other",
+    positions_reason="linked texts have no order",
     time={"naive": 2 * h * n**2 * (d + e), "edges": 2 * h * n_E * (d + e)},
     memory={"naive": 2 * h * n**2, "edges": 2 * h * n_E * (d + e)},
     notes={"naive": ("weights",), "edges": ("edge_weights", "weights")},

@@ -210,6 +210,8 @@ CARD = Card(
     structure=TextPairs,
     causal="never",
     causal_reason="a question and a text attend to each other in both directions",
+    positions_reason="a question and a text are two texts in one sequence, and their positions are "
+    "added at the embedding",
     time=2 * h * n**2 * (d + e),
     memory={"naive": h * n**2, "fused": n**2},
     notes={"naive": ("weights",)},

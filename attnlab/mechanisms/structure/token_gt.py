@@ -233,6 +233,7 @@ CARD = Card(
     structure=GraphBatch,
     causal="never",
     causal_reason="the nodes and edges of a graph have no order",
+    positions_reason="the nodes and edges of a graph have no order",
     time=2 * h * n * (n + n_E) * (d + e),
     memory={"naive": h * n * (n + n_E), "fused": h * (n + n_E) * (d + e)},
     notes={"naive": ("scores", "weights")},

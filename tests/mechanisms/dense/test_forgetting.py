@@ -145,8 +145,8 @@ def test_what_is_watched_makes_the_output(form: str) -> None:
 def test_wrong_calls() -> None:
     with pytest.raises(ValueError, match="forgetting is always causal"):
         attnlab.build("forgetting", dim=12, heads=3)
-    with pytest.raises(ValueError, match="forgetting cannot take rotated queries and keys"):
-        attnlab.build("fox", dim=12, heads=3, causal=True, positions="rope")
+    with pytest.raises(ValueError, match="forgetting cannot take biases by distance"):
+        attnlab.build("fox", dim=12, heads=3, causal=True, positions="alibi")
     q, k, v, gate = made()
     for form in FORMS.values():
         with pytest.raises(ValueError, match=r"`gate` .* m is 5, expected 7"):

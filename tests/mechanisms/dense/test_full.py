@@ -85,6 +85,14 @@ def test_scale_keeps_unit_variance() -> None:
     assert notes["scores"][0].var().item() == pytest.approx(64, rel=0.05)
 
 
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_values_that_are_mixed_with_those_of_another_layer(form) -> None:
+    """A value residual: linear in the values, so mixing before is mixing after."""
+    q, k, v, first = (torch.randn(2, 3, 7, 5, dtype=torch.float64) for _ in range(4))
+    mixed = form(q, k, 0.3 * first + 0.7 * v)
+    torch.testing.assert_close(mixed, 0.3 * form(q, k, first) + 0.7 * form(q, k, v))
+
+
 def test_module_equals_pytorch() -> None:
     """With PyTorch's weights, the module is nn.MultiheadAttention: causal, padded and across."""
     theirs = nn.MultiheadAttention(12, 3, batch_first=True, bias=False, dtype=torch.float64)

@@ -5,7 +5,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import attnlab
-from attnlab.mechanisms.positions.rope import RoPEOptions, naive, pairs
+from attnlab.mechanisms.positions.rope import RoPEOptions, RotaryPositions, naive, pairs
 
 D = 12
 CPU = torch.device("cpu")
@@ -124,6 +124,105 @@ def test_cost_is_two_products_and_a_sum_for_each_coordinate() -> None:
     formula = attnlab.card("rope").time["pairs"]
     sizes = {"h": 2, "n": 9, "d": D}
     assert counted.operations == formula.subs({s: sizes[s.name] for s in formula.free_symbols})
+
+
+def test_a_fraction_of_the_channels_is_a_rope_of_its_own_width() -> None:
+    """As in GPT-NeoX: the first channels turn by their own angles, the rest stay."""
+    q, k = vectors()
+    at = torch.arange(9)
+    found = pairs(q, k, at, options=RoPEOptions(fraction=0.5))
+    inside = pairs(q[..., :6], k[..., :6], at)
+    for each, own, given in zip(found, inside, (q, k), strict=True):
+        torch.testing.assert_close(each[..., :6], own)
+        assert torch.equal(each[..., 6:], given[..., 6:])
+
+
+def test_as_in_gpt_neox() -> None:
+    neox = pytest.importorskip("transformers.models.gpt_neox.modeling_gpt_neox")
+    config = pytest.importorskip("transformers").GPTNeoXConfig(
+        hidden_size=48, num_attention_heads=4, max_position_embeddings=64,
+        rope_parameters={"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5},
+    )  # fmt: skip
+    q, k = (x.float() for x in vectors())
+    at = torch.arange(9)[None]
+    cos, sin = neox.GPTNeoXRotaryEmbedding(config)(q, at)
+    expected = neox.apply_rotary_pos_emb(q, k, cos, sin)
+    found = pairs(q, k, at[0], options=RoPEOptions(fraction=0.5))
+    for mine, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-5)
+
+
+def test_a_fraction_of_the_pairs_keeps_the_angles_of_the_whole_head() -> None:
+    """Of six pairs the two fastest turn, channels 0, 1, 6 and 7; the others stand still."""
+    q, k = vectors()
+    at = torch.arange(9)
+    options = RoPEOptions(fraction=1 / 3, fraction_of="pairs")
+    found, whole = (pairs(q, k, at, options=each)[0] for each in (options, RoPEOptions()))
+    turning = [0, 1, 6, 7]
+    still = [2, 3, 4, 5, 8, 9, 10, 11]
+    torch.testing.assert_close(found[..., turning], whole[..., turning])
+    assert torch.equal(found[..., still], q[..., still])
+    other = pairs(q, k, at, options=RoPEOptions(fraction=1 / 3))[0]
+    assert not torch.allclose(found, other)
+
+
+def test_longrope_divides_each_angle_by_its_own_factor() -> None:
+    factors = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
+    options = RoPEOptions(scaling="long", factors=factors, factor=32.0, original=4096)
+    usual = RoPEOptions().frequencies(D, CPU)
+    torch.testing.assert_close(options.frequencies(D, CPU) * torch.tensor(factors), usual)
+    assert options.magnitude == pytest.approx(1.1902, abs=1e-4)  # 131,072 from 4,096
+    q, k = vectors()
+    for form in (naive, pairs):
+        still = form(q, k, torch.zeros(9, dtype=torch.long), options=options)[0]
+        torch.testing.assert_close(still, options.magnitude * q)
+    assert not RotaryPositions(24, 2, options=options).keeps_lengths
+
+
+def test_longrope_as_in_hugging_face() -> None:
+    utils = pytest.importorskip("transformers.modeling_rope_utils")
+    config = pytest.importorskip("transformers").Phi3Config(
+        hidden_size=24, num_attention_heads=2, max_position_embeddings=131072,
+        original_max_position_embeddings=4096,
+        rope_parameters={
+            "rope_type": "longrope", "rope_theta": 1e4, "long_factor": [1.0, 2, 3, 4, 5, 6],
+            "short_factor": [1.0, 1, 1, 1, 2, 2], "original_max_position_embeddings": 4096,
+        },
+    )  # fmt: skip
+    theirs, size = utils.ROPE_INIT_FUNCTIONS["longrope"](config, CPU, seq_len=5000)
+    options = RoPEOptions(
+        scaling="long", factors=(1.0, 2.0, 3.0, 4.0, 5.0, 6.0), factor=32.0, original=4096
+    )
+    torch.testing.assert_close(options.frequencies(D, CPU).float(), theirs)
+    assert options.magnitude == pytest.approx(size)
+
+
+def test_naive_equals_pairs_under_every_option() -> None:
+    q, k = vectors()
+    at = torch.arange(9)
+    long = {"scaling": "long", "factors": (1.0, 2.0, 3.0), "factor": 8.0, "original": 64}
+    for given in (long | {"fraction": 0.5}, {"fraction": 0.7, "fraction_of": "pairs"}):
+        for layout in ("half", "interleaved"):
+            options = RoPEOptions(layout=layout, **given)
+            for one, other in zip(
+                *(f(q, k, at, options=options) for f in (naive, pairs)), strict=True
+            ):
+                torch.testing.assert_close(one, other)
+
+
+def test_fractions_and_factors_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ValueError, match="fraction should be above 0 and at most 1, got 0"):
+        RoPEOptions(fraction=0.0)
+    with pytest.raises(ValueError, match="xPos scales every pair"):
+        RoPEOptions(scaling="xpos", factor=64.0, fraction=0.5)
+    with pytest.raises(ValueError, match="scaling='long' takes factors, and no other scaling does"):
+        RoPEOptions(factors=(1.0,))
+    with pytest.raises(ValueError, match="is 3 channels, and pairs need an even number"):
+        attnlab.build("rope", dim=24, heads=2, fraction=0.25)
+    with pytest.raises(ValueError, match="factors has 2 numbers, but 6 pairs are turned"):
+        attnlab.build(
+            "rope", dim=24, heads=2, scaling="long", factors=(1.0, 2.0), factor=2.0, original=64
+        )
 
 
 def test_wrong_options_are_answered_in_sentences() -> None:

@@ -193,6 +193,7 @@ CARD = Card(
     role="attend",
     forms=FORMS,
     causal="optional",
+    positions_reason="its words are complex numbers, whose phases already turn with the positions",
     time={
         "naive": 8 * h * n * m * (d + e),  # the weights as complex numbers
         "real_pairs": 8 * h * n * m * d + 4 * h * n * m * e,

@@ -199,6 +199,8 @@ CARD = Card(
     causal_reason=ETCOptions.CAUSAL_REASON,
     options=ETCOptions,
     letters={"t": "global_tokens", "r": "radius"},
+    positions_reason="its labels of pairs tell the distances, and its global tokens stand at "
+    "no position of the text",
     time={
         "naive": 2 * h * n**2 * (d + e),
         "blocked": 2 * h * n * (2 * t + 2 * r + 1) * (d + e),

@@ -236,6 +236,8 @@ CARD = Card(
     "some of the queries that attend to it (LongT5 decodes with full attention)",
     options=LongT5Options,
     letters={"c": "block", "r": "radius"},
+    positions_reason="its two tables of biases tell the distances, and its global tokens are "
+    "sums of blocks, which stand at no one position",
     time={
         "naive": 2 * h * n * (n + n / c) * (d + e),
         "blocked": 2 * h * n * (3 * (r + 1) + n / c) * (d + e),

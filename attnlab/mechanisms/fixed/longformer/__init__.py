@@ -59,6 +59,7 @@ from attnlab.core.forms import form
 from attnlab.core.heads import zero_nonfinite_padding
 from attnlab.core.options import Size
 from attnlab.core.patterns import Pattern
+from attnlab.core.positions import Rotation, positions_of
 from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
@@ -214,8 +215,11 @@ class LongformerAttention(PatternAttention):
     def __init__(
         self, dim: Size, heads: Size, options: LongformerOptions = LongformerOptions(), *,
         causal: bool = False, form: Literal["naive", "blocked"] = "blocked", bias: bool = False,
+        positions: Rotation | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(dim, heads, options, causal=causal, form=form, bias=bias)
+        super().__init__(
+            dim, heads, options, causal=causal, form=form, bias=bias, positions=positions
+        )
         self.global_positions = options.global_positions
         if self.global_positions:
             local = (self.heads.query, self.heads.key, self.heads.value)
@@ -225,13 +229,12 @@ class LongformerAttention(PatternAttention):
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
         q, k, v = self.heads.project(x, padding=padding)
         mask = note("mask", patterns.both(self.pattern, patterns.padding(padding)))
-        rows = (
-            self._global_rows(zero_nonfinite_padding(x, padding)) if self.global_positions else None
-        )
+        rows = self._global_rows(x, padding) if self.global_positions else None
         return self.heads.merge(FORMS[self.form](q, k, v, mask=mask, global_rows=rows))
 
-    def _global_rows(self, x: Tensor) -> GlobalRows:
+    def _global_rows(self, x: Tensor, padding: Tensor | None) -> GlobalRows:
         positions, n = self.global_positions, x.shape[1]
+        x = zero_nonfinite_padding(x, padding)
         if max(positions) >= n:
             raise ValueError(
                 f"global position {max(positions)} is outside of a sequence of {n}: 0 … {n - 1}"
@@ -241,6 +244,9 @@ class LongformerAttention(PatternAttention):
             linear(of).unflatten(-1, (self.heads.heads, -1)).transpose(1, 2)
             for linear, of in zip(linears, (x[:, list(positions)], x, x), strict=True)
         )
+        if isinstance(scheme := self.heads.positions, Rotation):
+            at = positions_of(n, x.device, padding=padding)
+            q, k = scheme.queries(q, at[..., list(positions)]), scheme.keys(k, at)
         return GlobalRows(positions, q, k, v)
 
 

@@ -255,6 +255,7 @@ CARD = Card(
     causal="optional",
     options=MemoryCompressedOptions,
     letters={"s": "stride", "w": "kernel", "c": "block"},
+    positions_reason="a compressed key is made of several tokens and stands at no one position",
     time={"naive": naive_flops, "fused": flops},
     memory={"naive": scores, "fused": scores},
     notes={"naive": ("scores", "weights")},

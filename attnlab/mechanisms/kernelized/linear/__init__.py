@@ -38,6 +38,9 @@ Feature maps, for x of width d:
 ``based``   the same of degree 2 with each product of two entries once: r = (d + 1)(d + 2) / 2. A
             weight $1 + s + s^2 / 2$ is at least 1/2; a score far below 0 has a large one, too.
 
+A layer with ``positions`` turns the features above the line and leaves those below it, so that the
+denominator stays positive (Su et al. 2021, arXiv:2104.09864, section 3.3).
+
 Based takes the last with queries and keys of 16 numbers (``feature_dim``), and lets such layers
 take turns with layers of attention in a small window, which compare near tokens exactly.
 
@@ -65,7 +68,7 @@ Based: Arora, Eyuboglu, Zhang, Timalsina, Alberti, Zinsley, Zou, Rudra, Ré. Sim
 language models balance the recall-throughput tradeoff. ICML 2024, arXiv:2402.18668.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import sympy
 import torch
@@ -77,6 +80,7 @@ from attnlab.core.forms import form
 from attnlab.core.heads import Heads
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
+from attnlab.core.positions import Rotation, Turn
 from attnlab.core.precision import upcast_together
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
@@ -91,6 +95,7 @@ from attnlab.core.shapes import (
     checked,
 )
 from attnlab.mechanisms.kernelized.linear import recurrence as linear_recurrence
+from attnlab.mechanisms.kernelized.linear import turned
 from attnlab.mechanisms.kernelized.linear.feature_maps import (
     LinearOptions,
     based_features,
@@ -100,6 +105,7 @@ from attnlab.mechanisms.kernelized.linear.feature_maps import (
     relu_features,
 )
 from attnlab.mechanisms.kernelized.linear.recurrence import Sums, reciprocal
+from attnlab.mechanisms.kernelized.linear.turned import TurnedSums
 
 __all__ = [
     "CARD", "FORMS", "LinearAttention", "LinearOptions", "based_features", "chunked",
@@ -114,13 +120,17 @@ __all__ = [
 def naive(
     q: Queries, k: Keys, v: Values, *,
     causal: bool = False, padding: KeyPadding = None, options: LinearOptions = LinearOptions(),
+    turn: Turn | None = None,
 ) -> Outputs:  # fmt: skip
     """The weights φ(q)·φ(k), masked, divided by their sum (Katharopoulos et al., eq. 4)."""
     phi_q, phi_k = _featured(q, k, padding, options)
-    scores = phi_q @ phi_k.mT
+    scores = compared = phi_q @ phi_k.mT
+    if turn is not None:
+        scores = turn.queries(phi_q) @ turn.keys(phi_k).mT
     if causal:
-        scores = scores * patterns.causal().dense(q.shape[-2], k.shape[-2], q.device)
-    weights = note("weights", scores * reciprocal(scores.sum(dim=-1, keepdim=True)))
+        seen = patterns.causal().dense(q.shape[-2], k.shape[-2], q.device)
+        scores, compared = scores * seen, compared * seen
+    weights = note("weights", scores * reciprocal(compared.sum(dim=-1, keepdim=True)))
     return weights @ v
 
 
@@ -141,6 +151,7 @@ def _featured(
 def recurrent(
     q: Queries, k: Keys, v: Values, *,
     causal: bool = False, padding: KeyPadding = None, options: LinearOptions = LinearOptions(),
+    turn: Turn | None = None,
 ) -> Outputs:  # fmt: skip
     """The RNN (eq. 16 to 20): each key and value is added to S and z, each query reads them.
 
@@ -149,15 +160,16 @@ def recurrent(
     n, m = q.shape[-2], k.shape[-2]
     last = range(m - n, m) if causal else [m - 1] * n  # the last key that each query sees
     phi_q, phi_k = _featured(q, k, padding, options)
+    reading, written = (phi_q, phi_k) if turn is None else (turn.queries(phi_q), turn.keys(phi_k))
     S, z = linear_recurrence.initial_state(phi_k, v)
     out, seen = [], 0
     for i in range(n):
         while seen <= last[i]:
-            key, value = phi_k[:, :, seen], v[:, :, seen]
-            S, z = S + key[..., None] * value[..., None, :], z + key
+            key, value = written[:, :, seen], v[:, :, seen]
+            S, z = S + key[..., None] * value[..., None, :], z + phi_k[:, :, seen]
             seen += 1
-        query = phi_q[:, :, i, None]
-        out.append(query @ S * reciprocal(query @ z[..., None]))
+        total = phi_q[:, :, i, None] @ z[..., None]
+        out.append(reading[:, :, i, None] @ S * reciprocal(total))
     note("state", Sums(S, z))
     return torch.cat(out, dim=-2)
 
@@ -169,12 +181,15 @@ def recurrent(
 def chunked(
     q: Queries, k: Keys, v: Values, *,
     causal: bool = False, padding: KeyPadding = None, options: LinearOptions = LinearOptions(),
+    turn: Turn | None = None,
 ) -> Outputs:  # fmt: skip
     """One sum over the keys (eq. 5 and 6); causally a running one, a chunk of tokens at a time.
 
     The causal backward pass computes the states again (section 3.3.1); first derivatives only.
     """
     features = _featured(q, k, padding, options)
+    if turn is not None:
+        return turned.chunked(*features, v, turn, causal=causal, chunk=options.chunk)
     return linear_recurrence.chunked(*features, v, causal=causal, chunk=options.chunk)
 
 
@@ -186,8 +201,9 @@ FORMS = {"naive": naive, "recurrent": recurrent, "chunked": chunked}
 class LinearAttention(Layer):
     """Multi-head linear attention: (b, n, dim) → (b, n, dim), by any of the forms.
 
-    Queries and keys have the width ``feature_dim`` d, which defaults to that of values. ``step``
-    decodes; its state is S and z, of h·r·(e + 1) numbers per sequence at any length.
+    Queries and keys have the width ``feature_dim`` d, which defaults to that of values.
+    ``positions`` turns the features. ``step`` decodes; its state is S and z, of h·r·(e + 1)
+    numbers per sequence at any length, and with ``positions`` the number of tokens.
     """
 
     @checked
@@ -195,7 +211,7 @@ class LinearAttention(Layer):
         self, dim: Size, heads: Size, *,
         causal: bool = False, form: Literal["naive", "recurrent", "chunked"] = "chunked",
         options: LinearOptions = LinearOptions(), bias: bool = False,
-        feature_dim: Size | None = None,
+        feature_dim: Size | None = None, positions: Rotation | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.heads = Heads(dim, heads, bias=bias)  # raises where heads do not divide dim
@@ -203,24 +219,37 @@ class LinearAttention(Layer):
             width = self.heads.value_dim
             self.heads = Heads(dim, heads, bias=bias, head_dim=feature_dim, value_dim=width)
         self.causal, self.form, self.options = causal, form, options
-        options(torch.zeros(self.heads.head_dim))  # raises where the options do not fit the width
+        features = options(torch.zeros(self.heads.head_dim))  # raises where they do not fit
+        self.positions = None if positions is None else positions.of_features(len(features))
+        if self.positions is not None:
+            self.positions.check_layer(heads, len(features), causal=causal)
 
     @checked
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
         q, k, v = self.heads.project(x, padding=padding)
         note("mask", patterns.visible(self.causal, padding))
         attend = FORMS[self.form]
-        out = attend(q, k, v, causal=self.causal, padding=padding, options=self.options)
+        out = attend(
+            q, k, v, causal=self.causal, padding=padding, options=self.options,
+            turn=Turn.of(self.positions, x, padding),
+        )  # fmt: skip
         return self.heads.merge(out)
 
     @checked
-    def step(self, x: NewTokens, state: Sums | None = None) -> tuple[NewTokens, Sums]:
+    def step(
+        self, x: NewTokens, state: Sums | TurnedSums | None = None
+    ) -> tuple[NewTokens, Sums | TurnedSums]:
         """The next t tokens given the sums over all before them (None at the beginning)."""
         self.heads.refuse_step(self.causal)
         q, k, v = self.heads.project(x)
         wide_q, wide_k = upcast_together(q, k)
         features = _featured(wide_q, wide_k, None, self.options)
-        out, state = linear_recurrence.advance(*features, v, state, chunk=self.options.chunk)
+        past: Any = state  # either of the two, which are checked where they are read
+        if self.positions is None:
+            out, state = linear_recurrence.advance(*features, v, past, chunk=self.options.chunk)
+        else:
+            chunk = self.options.chunk
+            out, state = turned.advance(*features, v, self.positions, past, chunk=chunk)
         return self.heads.merge(out), note("state", state)
 
 

@@ -99,7 +99,7 @@ def advance(
         n, missing = v.shape[-2], -v.shape[-2] % chunk  # keys without features have no weight
         qs, ks, vs = (F.pad(x, (0, 0, 0, missing)) for x in (wide_q, wide_k, wide_v))
         with no_autocast(q.device):
-            sums, joined = _span(qs, ks, vs, joined, chunk)
+            sums, joined = span(qs, ks, vs, joined, chunk)
         out = (sums[..., :-1] * reciprocal(sums[..., -1:]))[:, :, :n]
     else:
         out, joined = _Advance.apply(wide_q, wide_k, wide_v, joined, chunk)
@@ -128,7 +128,7 @@ class _Advance(torch.autograd.Function):
             for rows in _spans(q, v, chunk):
                 kept.append(past)
                 few = min(chunk, rows.stop - rows.start)
-                sums, past = _span(q[:, :, rows], k[:, :, rows], v[:, :, rows], past, few)
+                sums, past = span(q[:, :, rows], k[:, :, rows], v[:, :, rows], past, few)
                 scale[:, :, rows] = reciprocal(sums[..., -1:])
                 out[:, :, rows] = sums[..., :-1] * scale[:, :, rows]
         ctx.save_for_backward(q, k, v, out, scale, *kept)
@@ -162,7 +162,7 @@ class _Advance(torch.autograd.Function):
         return dq, dk, dv, later, None
 
 
-def _span(q: Tensor, k: Tensor, v: Tensor, past: Tensor, chunk: int) -> tuple[Tensor, Tensor]:
+def span(q: Tensor, k: Tensor, v: Tensor, past: Tensor, chunk: int) -> tuple[Tensor, Tensor]:
     """For each query the sums of weights times values and of weights, and the sums after all."""
     qi, ki = _cut(q, chunk), _cut(k, chunk)
     vi = _cut(F.pad(v, (0, 1), value=1), chunk)

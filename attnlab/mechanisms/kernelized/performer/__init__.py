@@ -43,6 +43,9 @@ is bitwise independent of keys after it, in ``step`` too. A row whose products a
 then (largest features of query and keys differ by a factor of about $10^{28}$ in float32: logits of
 several hundred) gives zeros, never NaN. Half precisions are computed in float32.
 
+A layer with ``positions`` turns the features of the numerator; those of the denominator stay as
+they are and positive (Su et al. 2021, arXiv:2104.09864, section 3.3).
+
 The paper's letters: $L$ is our n, $m$ (features) our r, $\omega$ the rows of ``projection``,
 SM-hat+ "positive", SM-hat hyp+ "hyperbolic".
 
@@ -67,7 +70,7 @@ Colwell, Weller. Rethinking Attention with Performers. ICLR 2021, arXiv:2009.147
 theorem 2, section 2.4.
 """
 
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import sympy
 import torch
@@ -78,6 +81,7 @@ from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
 from attnlab.core.heads import Heads
 from attnlab.core.options import Size
+from attnlab.core.positions import Rotation, Turn
 from attnlab.core.precision import no_autocast, upcast_together
 from attnlab.core.probe import note
 from attnlab.core.recurrence import check_state
@@ -104,13 +108,17 @@ from attnlab.mechanisms.kernelized.performer.random_features import (
 )
 from attnlab.mechanisms.kernelized.performer.sums import (
     State,
+    TurnedState,
     advance,
+    advance_turned,
     chunked,
     ratio,
     recurrent,
     rescaled,
     with_ones,
 )
+
+S = TypeVar("S", State, TurnedState)
 
 __all__ = [
     "CARD", "FORMS", "Performer", "PerformerOptions", "State", "chunked", "default_features",
@@ -126,7 +134,7 @@ __all__ = [
 def naive(
     q: Queries, k: Keys, v: Values, projection: Projection, *,
     causal: bool = False, padding: KeyPadding = None,
-    options: PerformerOptions = PerformerOptions(),
+    options: PerformerOptions = PerformerOptions(), turn: Turn | None = None,
 ) -> Outputs:  # fmt: skip
     """The n × m map of the features, dense: rows of φ(q)·φ(k), each divided by its sum."""
     scale = q.shape[-1] ** -0.25
@@ -134,10 +142,13 @@ def naive(
     phi_k = features(k * scale, projection, kernel=options.kernel)
     if padding is not None:
         phi_k = phi_k.masked_fill(~padding[:, None, :, None], 0)
-    scores = phi_q @ phi_k.mT
+    scores = compared = phi_q @ phi_k.mT
+    if turn is not None:
+        scores = turn.queries(phi_q) @ turn.keys(phi_k).mT
     if causal:
-        scores = scores * patterns.causal().dense(q.shape[-2], k.shape[-2], q.device)
-    weights = note("weights", ratio(scores, scores.sum(dim=-1, keepdim=True)))
+        seen = patterns.causal().dense(q.shape[-2], k.shape[-2], q.device)
+        scores, compared = scores * seen, compared * seen
+    weights = note("weights", ratio(scores, compared.sum(dim=-1, keepdim=True)))
     return weights @ v
 
 
@@ -161,12 +172,18 @@ class Performer(nn.Module):
         self, dim: Size, heads: Size, *, causal: bool = False,
         form: Literal["naive", "rescaled", "recurrent", "chunked"] = "chunked",
         options: PerformerOptions = PerformerOptions(), bias: bool = False,
+        positions: Rotation | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.heads = Heads(dim, heads, bias=bias)
         self.causal, self.form, self.options = causal, form, options
         drawn = self._drawn(torch.Generator().manual_seed(options.seed))
         self.register_buffer("projection", drawn.to(torch.get_default_dtype()))
+        self.positions = None
+        if positions is not None:
+            count = FeatureMap.of(options.kernel, drawn).rows.shape[-2]
+            self.positions = positions.of_features(count)
+            self.positions.check_layer(heads, count, causal=causal)
 
     def _drawn(self, generator: torch.Generator) -> Projection:
         heads, d = self.heads.heads, self.heads.head_dim
@@ -181,29 +198,44 @@ class Performer(nn.Module):
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
         q, k, v = self.heads.project(x, padding=padding)
         out = FORMS[self.form](
-            *(q, k, v, self.projection), causal=self.causal, padding=padding, options=self.options
-        )
+            *(q, k, v, self.projection), causal=self.causal, padding=padding,
+            options=self.options, turn=Turn.of(self.positions, x, padding),
+        )  # fmt: skip
         return self.heads.merge(out)
 
     @checked
-    def step(self, x: NewTokens, state: State | None = None) -> tuple[NewTokens, State]:
+    def step(
+        self, x: NewTokens, state: State | TurnedState | None = None
+    ) -> tuple[NewTokens, State | TurnedState]:
         """The next t tokens given the state of all before them (None at the beginning)."""
         self.heads.refuse_step(self.causal)
         q, k, v = self.heads.project(x)
         with no_autocast(x.device):
             wide_q, wide_k, wide_v, rows = upcast_together(q, k, v, self.projection)
-            phi, values = FeatureMap.of(self.options.kernel, rows), with_ones(wide_v)
-            past = State.empty(phi.rows, values)
-            if state is not None:
-                check_state(state, past)
-                past = state
-            out, state = advance(
-                phi.queries(wide_q), phi.keys(wide_k), values, past, self.options.chunk
-            )
+            phi, chunk = FeatureMap.of(self.options.kernel, rows), self.options.chunk
+            queries, keys = phi.queries(wide_q), phi.keys(wide_k)
+            if self.positions is None:
+                values = with_ones(wide_v)
+                past = _checked(state, State.empty(phi.rows, values))
+                out, state = advance(queries, keys, values, past, chunk)
+            else:
+                start = _checked(state, TurnedState.empty(phi.rows.shape[-2], wide_v))
+                turn = Turn.of(self.positions, x, start=start.length)
+                assert turn is not None
+                out, state = advance_turned(queries, keys, wide_v, turn, start, chunk)
         return self.heads.merge(out.to(v.dtype)), state
 
     def extra_repr(self) -> str:
         return f"causal={self.causal}, form={self.form!r}, features={self.projection.shape[1]}"
+
+
+def _checked(state: Any, start: S) -> S:
+    """``state``, if it fits; at the beginning ``start``."""
+    if state is None:
+        return start
+    check_state(state, start)
+    found: S = state
+    return found
 
 
 # ---- card

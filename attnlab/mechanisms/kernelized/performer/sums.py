@@ -3,12 +3,13 @@
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.core import patterns
 from attnlab.core.forms import form
+from attnlab.core.positions import Turn
 from attnlab.core.probe import note
 from attnlab.core.shapes import KeyPadding, Keys, Outputs, Queries, Values
 from attnlab.core.tracing import exporting, on_cpu
@@ -71,7 +72,7 @@ def finite_unit(unit: Tensor) -> Tensor:
 def rescaled(
     q: Queries, k: Keys, v: Values, projection: Projection, *,
     causal: bool = False, padding: KeyPadding = None,
-    options: PerformerOptions = PerformerOptions(),
+    options: PerformerOptions = PerformerOptions(), turn: Turn | None = None,
 ) -> Outputs:  # fmt: skip
     """The same map, also where the exponents are too large or too small for ``naive``."""
     phi = FeatureMap.of(options.kernel, projection)
@@ -81,8 +82,11 @@ def rescaled(
         seen = patterns.causal().dense(q.shape[-2], k.shape[-2], q.device)
         sizes = sizes.masked_fill(~seen, -torch.inf)
     unit = sizes.amax(dim=-1, keepdim=True)
-    scores = queries @ keys.values.mT * torch.exp(sizes - finite_unit(unit))
-    weights = note("weights", ratio(scores, scores.sum(dim=-1, keepdim=True)))
+    size = torch.exp(sizes - finite_unit(unit))
+    scores = compared = queries @ keys.values.mT * size
+    if turn is not None:
+        scores = turn.queries(queries) @ turn.keys(keys.values).mT * size
+    weights = note("weights", ratio(scores, compared.sum(dim=-1, keepdim=True)))
     return weights @ v
 
 
@@ -93,11 +97,13 @@ def rescaled(
 def chunked(
     q: Queries, k: Keys, v: Values, projection: Projection, *,
     causal: bool = False, padding: KeyPadding = None,
-    options: PerformerOptions = PerformerOptions(),
+    options: PerformerOptions = PerformerOptions(), turn: Turn | None = None,
 ) -> Outputs:  # fmt: skip
     """Linear: the sums first, then every query reads them; causally chunk by chunk."""
     phi = FeatureMap.of(options.kernel, projection)
     by_position = _over_past_keys if causal else _over_all_keys
+    if turn is not None:
+        return turned_at_once(phi, q, k, v, padding, turn, causal, options.chunk)
     values = with_ones(v)
     out, state = by_position(phi, q, k, values, padding, options.chunk)
     note("state", state)
@@ -154,7 +160,15 @@ def _over_past_keys(
 def advance(
     queries: Tensor, keys: Features, values: Tensor, past: State, chunk: int
 ) -> tuple[Tensor, State]:
-    """n more queries and keys; each query attends to ``past`` and the keys up to its own.
+    """n more queries and keys; each query attends to ``past`` and the keys up to its own."""
+    sums, state = gathered(queries, keys, values, past, chunk)
+    return _mean(sums), state
+
+
+def gathered(
+    queries: Tensor, keys: Features, values: Tensor, past: State, chunk: int
+) -> tuple[Tensor, State]:
+    """What each query reads of ``past`` and the keys up to its own, in units of its row.
 
     Within a chunk by chunk × chunk weights, from chunk to chunk by the running sums.
     """
@@ -172,7 +186,7 @@ def advance(
         states.append(states[-1] * fade + new)
     weights = q @ k.mT * _decay(size, finite_unit(unit))
     older = torch.exp(ends[..., :-1, None] - finite_unit(unit))[..., None]
-    out = _mean(weights @ v + q @ torch.stack(states[:-1], dim=2) * older)
+    out = weights @ v + q @ torch.stack(states[:-1], dim=2) * older
     return out.flatten(2, 3)[..., :n, :], State(states[-1], ends[..., -1])
 
 
@@ -197,19 +211,21 @@ def _decay(size: Tensor, unit: Tensor) -> Tensor:
 def recurrent(
     q: Queries, k: Keys, v: Values, projection: Projection, *,
     causal: bool = False, padding: KeyPadding = None,
-    options: PerformerOptions = PerformerOptions(),
+    options: PerformerOptions = PerformerOptions(), turn: Turn | None = None,
 ) -> Outputs:  # fmt: skip
     """One key at a time is added to a state of constant size, which each query reads."""
     phi = FeatureMap.of(options.kernel, projection)
-    return _one_by_one(phi, q, k, v, causal, padding)
+    queries, keys = phi.queries(q), phi.keys(k, padding)
+    if turn is None:
+        return _mean(_one_by_one(queries, keys, with_ones(v), causal))
+    turned = keys._replace(values=turn.keys(keys.values))
+    part = _one_by_one(turn.queries(queries), turned, v, causal)
+    return ratio(part, _one_by_one(queries, keys, torch.ones_like(v[..., :1]), causal))
 
 
-def _one_by_one(
-    phi: FeatureMap, q: Tensor, k: Tensor, v: Tensor, causal: bool, padding: Tensor | None
-) -> Tensor:
-    n, m = q.shape[-2], k.shape[-2]
-    values, queries, keys = with_ones(v), phi.queries(q), phi.keys(k, padding)
-    state, out = State.empty(phi.rows, values), []
+def _one_by_one(queries: Tensor, keys: Features, values: Tensor, causal: bool) -> Tensor:
+    n, m = queries.shape[-2], values.shape[-2]
+    state, out = State.empty(queries.mT, values), []
     for i in range(max(m, n)):  # position of the key, and causally of query i - (m - n)
         j = i - max(n - m, 0)
         if j >= 0:
@@ -217,6 +233,64 @@ def _one_by_one(
             state = state.absorb(key, values[..., j : j + 1, :])
         if causal and i >= m - n:
             row = i - max(m - n, 0)
-            out.append(state.read(queries[..., row : row + 1, :]))
+            out.append(queries[..., row : row + 1, :] @ state.sums)
     note("state", state)
-    return torch.cat(out, dim=-2) if causal else state.read(queries)
+    return torch.cat(out, dim=-2) if causal else queries @ state.sums
+
+
+# ---- turned features
+
+
+class TurnedState(NamedTuple):
+    """The sums Σ R φ(k) vᵀ and Σ φ(k) over the keys so far, as ``sums`` and ``totals`` times
+    e^``unit``, and how many keys there were."""
+
+    sums: Float[Tensor, "b h r e"]
+    totals: Float[Tensor, "b h r one"]
+    unit: Float[Tensor, "b h"]
+    length: Int[Tensor, "b"]
+
+    @classmethod
+    def empty(cls, features: int, values: Tensor) -> "TurnedState":
+        b, h, _, width = values.shape
+        sums = values.new_zeros(b, h, features, width)
+        unit = values.new_full((b, h), -torch.inf)
+        length = torch.zeros(b, dtype=torch.int64, device=values.device)
+        return cls(sums, sums[..., :1].clone(), unit, length)
+
+
+def advance_turned(
+    queries: Tensor, keys: Features, v: Tensor, turn: Turn, past: TurnedState, chunk: int
+) -> tuple[Tensor, TurnedState]:
+    """As ``advance``, where numerators have turned features and denominators those as they are."""
+    turned, one = keys._replace(values=turn.keys(keys.values)), torch.ones_like(v[..., :1])
+    before, of_all = State(past.sums, past.unit), State(past.totals, past.unit)
+    part, state = gathered(turn.queries(queries), turned, v, before, chunk)
+    total, totals = gathered(queries, keys, one, of_all, chunk)
+    length = past.length + v.shape[-2]
+    return ratio(part, total), TurnedState(state.sums, totals.sums, state.unit, length)
+
+
+def turned_at_once(
+    phi: FeatureMap, q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None, turn: Turn,
+    causal: bool, chunk: int,
+) -> Tensor:  # fmt: skip
+    """``chunked`` with turned features: all queries and keys; the queries are the last n."""
+    queries, keys, n, m = phi.queries(q), phi.keys(k, padding), q.shape[-2], k.shape[-2]
+    if causal:
+        wide = F.pad(queries, (0, 0, max(0, m - n), 0))  # where n < m, as if all had asked
+        keys = Features(
+            F.pad(keys.values, (0, 0, max(0, n - m), 0)),
+            F.pad(keys.size, (max(0, n - m), 0), value=-torch.inf),
+        )
+        v = F.pad(v, (0, 0, max(0, n - m), 0))
+        start = TurnedState.empty(phi.rows.shape[-2], v)
+        out, state = advance_turned(wide, keys, v, turn, start, chunk)
+        note("state", state)
+        return out[:, :, out.shape[2] - n :]
+    one = torch.ones_like(v[..., :1])
+    turned = keys._replace(values=turn.keys(keys.values))
+    parts = State.empty(phi.rows, v).absorb(turned, v)
+    totals = State.empty(phi.rows, one).absorb(keys, one)
+    note("state", parts)
+    return ratio(turn.queries(queries) @ parts.sums, queries @ totals.sums)

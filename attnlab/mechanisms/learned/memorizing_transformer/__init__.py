@@ -70,7 +70,7 @@ from attnlab.core.forms import form
 from attnlab.core.heads import Heads
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
-from attnlab.core.positions import DistanceBias, positions_of
+from attnlab.core.positions import DistanceBias, Rotation, positions_of
 from attnlab.core.probe import note
 from attnlab.core.search import NOTHING
 from attnlab.core.shapes import (
@@ -177,7 +177,7 @@ class MemorizingAttention(Layer):
     ``forward`` reads documents from their beginning; ``step`` reads on, with the state of all
     before. ``gate`` and ``scale`` (h,) are learned: b_g, from 0, and τ, from ``scale`` or √d.
     Without ``memory``, or with ``gated=False``, there is no gate. ``positions`` are biases by
-    distance, for local keys.
+    distance, for local keys, or a rotation of all queries and keys; the memory holds turned keys.
     """
 
     gate: nn.Parameter | None
@@ -187,9 +187,14 @@ class MemorizingAttention(Layer):
         self, dim: Size, heads: Size, *,
         form: Literal["naive", "chunked"] = "chunked", gated: bool = True,
         scale: float | None = None, options: MemorizingOptions = MemorizingOptions(),
-        positions: DistanceBias | None = None,
+        positions: Rotation | DistanceBias | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
+        if options.normalise and isinstance(positions, Rotation) and not positions.keeps_lengths:
+            raise ValueError(
+                "queries and keys are made unit vectors, but this rotation changes their lengths; "
+                "choose one that does not, or normalise=False"
+            )
         self.heads = Heads(dim, heads, positions=positions)
         self.heads.check_positions(causal=True)
         self.form, self.options = form, options
@@ -214,7 +219,7 @@ class MemorizingAttention(Layer):
     @checked
     def step(self, x: NewTokens, state: MemoryState | None = None) -> tuple[NewTokens, MemoryState]:
         """The next t tokens given the state of all before them (None at the beginning)."""
-        q, k, v = self.heads.project(x)
+        q, k, v = self.heads.project(x, start=0 if state is None else state.length)
         q, k = unit(q, self.options), unit(k, self.options)
         if state is None:
             state = MemoryState.of(k[:, :, :0], v[:, :, :0], self.options)

@@ -245,6 +245,8 @@ CARD = Card(
     causal="optional",
     options=ReformerOptions,
     letters={"b": "buckets", "c": "chunk", "r": "rounds"},
+    positions_reason="its buckets are of queries by content, and turned ones would be put into "
+    "buckets by position as well",
     time={
         "naive": 2 * h * n**2 * (d + e) + h * r * b * d * n,
         "chunked": 4 * h * r * m * n * (d + e + 1) + h * r * b * d * n,

@@ -244,6 +244,8 @@ CARD = Card(
     causal="optional",
     options=RoutingOptions,
     letters={"k": "clusters", "w": "window"},
+    positions_reason="its clusters are of queries and keys by content, and turned ones would "
+    "be put into clusters by position as well",
     time={
         "naive": 4 * h * k * d * n + 2 * h * n**2 * (d + e),
         "gathered": lambda chosen, causal=False: (

@@ -67,6 +67,7 @@ from attnlab.core.forms import form
 from attnlab.core.heads import Heads
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
+from attnlab.core.positions import Rotation
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
     Outputs,
@@ -188,6 +189,7 @@ class SinkhornAttention(Layer):
     def __init__(
         self, dim: Size, heads: Size, *, causal: bool = False,
         form: Literal["naive", "blocked"] = "blocked", options: SinkhornOptions = SinkhornOptions(),
+        positions: Rotation | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         options.refuse_future(causal)
@@ -196,7 +198,8 @@ class SinkhornAttention(Layer):
                 "a causal layer normalises each row once and no columns, so "
                 f"iterations={options.iterations} would change nothing; leave iterations out"
             )
-        self.heads = Heads(dim, heads)
+        self.heads = Heads(dim, heads, positions=positions)
+        self.heads.check_positions(causal=causal)
         self.network = SortNetwork(dim, heads, -(-options.max_len // options.block))
         self.causal, self.form, self.options = causal, form, options
 

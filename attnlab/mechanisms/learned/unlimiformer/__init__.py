@@ -253,6 +253,9 @@ CARD = Card(
     causal_reason="it is cross-attention: the input that it searches is read as a whole",
     options=UnlimiformerOptions,
     letters={"k": "neighbours"},
+    positions_reason="it makes no keys: the query is multiplied with the map of the keys, so "
+    "that one index serves all heads, and a rotation between the two would be "
+    "another map for each position",
     time={
         "naive": 2 * h * (n * m + m * dim) * (d + e),
         "retrieved": 2 * h * n * dim * (m + 2 * k + d + e),

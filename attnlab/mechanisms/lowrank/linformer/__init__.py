@@ -218,6 +218,7 @@ CARD = Card(
     causal_reason="each of its k keys and values is a sum over all positions, later ones included",
     options=LinformerOptions,
     letters={"k": "k", "max_len": "max_len"},
+    positions_reason="a projected key is made of all tokens and stands at no one position",
     time=lambda chosen: 2 * h * chosen.places(n) * (n + m) * (d + e),
     memory={
         "naive": lambda chosen: h * n * (chosen.places(n) + d + e),

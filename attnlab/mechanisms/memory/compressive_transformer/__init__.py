@@ -248,6 +248,7 @@ CARD = Card(
     causal_reason="its memories hold what was read before",
     options=CompressiveOptions,
     letters={"c": "segment", "M": "memory", "k": "compressed", "s": "rate"},
+    positions_reason="its scores have terms of their own for the distance",
     time={
         "naive": 2 * h * n * m * (4 * d + 3 * e) + 2 * h * n * (c + M + k) * d,
         "chunked": 2 * h * n * (c + M + k) * (2 * d + e) + 2 * h * (c + M + k) * d * dim,

@@ -184,6 +184,7 @@ CARD = Card(
     causal="never",
     causal_reason="the nodes of a graph have no order, and edges lead from any of them to any "
     "other",
+    positions_reason="the nodes of a graph have no order",
     time={"naive": 2 * h * n**2 * (d + e), "edges": 2 * h * n_E * (d + e)},
     memory={"naive": 2 * h * n**2, "edges": 2 * h * n_E * (d + e)},
     notes={"naive": ("weights",), "edges": ("edge_weights", "weights")},

@@ -197,6 +197,7 @@ CARD = Card(
     structure=TreeBatch,
     causal="never",
     causal_reason="a phrase is gathered from all of its words, the last ones included",
+    positions_reason="the nodes of a tree stand in no one order",
     time={
         "naive": 2 * h * n**2 * (d + e),
         "dense": 2 * h * n**2 * (d + e),

@@ -29,8 +29,18 @@ For sequences longer than those of training, ``scaling`` changes the angles by a
                    $\zeta_t = (2t/d + 0.4)/1.4$, so scores fade with the distance (Sun et al. 2022;
                    s = 512, their B). For causal layers only: scores of later keys would grow.
 
+``long``           θ of each pair divided by a number of its own, ``factors``, which LongRoPE
+                   searches; cosines and sines times $\sqrt{1 + \ln s / \ln L}$, where L is the
+                   ``original`` length (Ding et al. 2024, and the models that use it).
+
+A head need not be turned as a whole. With a ``fraction`` below 1 the first channels alone are a
+RoPE of their own width and the others tell no position ("partial": GPT-NeoX turns a quarter); with
+``fraction_of="pairs"`` the pairs and angles are those of the whole head, and only the fastest pairs
+turn ("proportional", in the full layers of Gemma 4).
+
 Common mistakes: loading weights into the other layout; angles in half precision, where positions
-beyond 256 collapse (here in float64); turning the keys of a cache twice (it holds turned keys).
+beyond 256 collapse (here in float64); turning the keys of a cache twice (it holds turned keys);
+LongRoPE's factors for long texts beside cached keys that were turned by those for short ones.
 
 The paper's letters: $m, n$ are our positions i and j, $f$ is ``encode``.
 
@@ -42,81 +52,28 @@ Su, Lu, Pan, Murtadha, Wen, Liu. RoFormer: Enhanced Transformer with Rotary Posi
 Language Models via Positional Interpolation. 2023, arXiv:2306.15595. Sun, Dong, Patra, Ma, Huang,
 Benhaim, Chaudhary, Song, Wei. A Length-Extrapolatable Transformer. 2022, arXiv:2212.10554. Peng,
 Quesnelle, Fan, Shippole. YaRN: Efficient Context Window Extension of Large Language Models. 2023,
-arXiv:2309.00071.
+arXiv:2309.00071. Ding, Zhang, Zhang, Xu, Shang, Xu, Yang, Yang. LongRoPE: Extending LLM Context
+Window Beyond 2 Million Tokens. ICML 2024, arXiv:2402.13753.
 """
 
 import math
-from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.core.card import Card, letters
-from attnlab.core.options import Options, Size
+from attnlab.core.options import Size
 from attnlab.core.positions import Positions, Rotation
-from attnlab.core.precision import exact_dtype, upcast, upcast_dtype
+from attnlab.core.precision import upcast, upcast_dtype
 from attnlab.core.probe import note
 from attnlab.core.shapes import Queries, SelfKeys, checked
+from attnlab.mechanisms.positions.rope.options import RoPEOptions
+
+__all__ = ["CARD", "FORMS", "RoPEOptions", "RotaryPositions", "naive", "pairs", "turned", "waves"]
 
 Grouped = Float[Tensor, "b g n d"]  # keys of the queries' own n positions, in g groups of heads
 Turned = tuple[Queries, Grouped]
-
-
-@dataclass(frozen=True, kw_only=True)
-class RoPEOptions(Options):
-    """Which coordinates are turned together, and how fast."""
-
-    layout: Literal["half", "interleaved"] = "half"
-    base: float = 10000.0
-    scaling: Literal["none", "interpolation", "ntk", "xpos"] = "none"
-    factor: float = 1.0
-
-    def check(self) -> None:
-        if self.base <= 1:
-            raise ValueError(f"base should be above 1, got {self.base}")
-        if self.factor <= 0:
-            raise ValueError(f"factor should be above 0, got {self.factor}")
-        if self.scaling == "none" and self.factor != 1:
-            raise ValueError(f"factor={self.factor} is for a scaling; choose one, such as 'ntk'")
-
-    def frequencies(self, d: int, device: torch.device) -> Float[Tensor, "t"]:
-        """θ of each pair, in radians per position."""
-        refuse_odd(d)
-        t = torch.arange(d // 2, device=device, dtype=exact_dtype(device))
-        base = self.base
-        if self.scaling == "ntk" and d > 2:
-            base *= self.factor ** (d / (d - 2))
-        slower = self.factor if self.scaling == "interpolation" else 1.0
-        return base ** (-2 * t / d) / slower
-
-    def growth(self, d: int, device: torch.device) -> Float[Tensor, "t"]:
-        """log ζ of each pair: by how much queries grow per position, and keys shrink."""
-        t = torch.arange(d // 2, device=device, dtype=exact_dtype(device))
-        if self.scaling != "xpos":
-            return torch.zeros_like(t)
-        return ((2 * t / d + 0.4) / 1.4).log() / self.factor
-
-    def paired(self, x: Float[Tensor, "... d"]) -> tuple[Tensor, Tensor]:
-        """The first and the second coordinate of each pair."""
-        if self.layout == "half":
-            first, second = x.chunk(2, dim=-1)
-            return first, second
-        return x[..., 0::2], x[..., 1::2]
-
-    def joined(self, first: Tensor, second: Tensor) -> Tensor:
-        """Pairs as one vector, ``paired`` undone."""
-        if self.layout == "half":
-            return torch.cat((first, second), dim=-1)
-        return torch.stack((first, second), dim=-1).flatten(-2)
-
-    def partners(self, x: Tensor) -> Tensor:
-        """For each coordinate the other of its pair."""
-        if self.layout == "half":
-            return x.roll(x.shape[-1] // 2, -1)
-        return x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
-
 
 # ---- naive
 
@@ -126,11 +83,11 @@ def naive(
     q: Queries, k: Grouped, positions: Positions, *, options: RoPEOptions = RoPEOptions()
 ) -> Turned:
     """A rotation matrix for each position (Su et al., eq. 14 and 15)."""
-    d = q.shape[-1]
-    theta, growth = options.frequencies(d, q.device), options.growth(d, q.device)
+    d = options.width(q.shape[-1])
+    theta, growth = options.frequencies(q.shape[-1], q.device), options.growth(d, q.device)
     at = positions[..., None].to(theta.dtype)  # (…, n, 1)
     _refuse_overflow(at * growth, options, upcast_dtype(q))
-    cos, sin = (at * theta).cos(), (at * theta).sin()
+    cos, sin = (options.magnitude * wave for wave in ((at * theta).cos(), (at * theta).sin()))
     first, second = options.paired(torch.eye(d, dtype=theta.dtype, device=q.device))
     one, other = first.mT, second.mT  # (d/2, d): the unit vectors of each pair
     plane = torch.einsum("ta,tb->tab", one, one) + torch.einsum("ta,tb->tab", other, other)
@@ -140,17 +97,9 @@ def naive(
         size = (sign * at * growth).exp()
         R = torch.einsum(mix, cos * size, plane) + torch.einsum(mix, sin * size, turn)
         R = (R if R.ndim == 3 else R[:, None]).to(upcast(x).dtype)
-        outs.append((R @ upcast(x)[..., None]).squeeze(-1).to(x.dtype))
+        turned = (R @ upcast(x)[..., :d, None]).squeeze(-1).to(x.dtype)
+        outs.append(torch.cat((turned, x[..., d:]), dim=-1))
     return outs[0], outs[1]
-
-
-def refuse_odd(d: int) -> None:
-    """A ValueError for heads whose coordinates are no pairs."""
-    if d % 2:
-        raise ValueError(
-            f"a rotation turns pairs of coordinates, but heads have width {d}: odd; "
-            "choose dim and heads so that dim / heads is even"
-        )
 
 
 def _refuse_overflow(growth: Tensor, options: RoPEOptions, dtype: torch.dtype) -> None:
@@ -183,13 +132,12 @@ def turned(x: Tensor, positions: Tensor, options: RoPEOptions, sign: int) -> Ten
 
 def waves(x: Tensor, positions: Tensor, options: RoPEOptions, sign: int) -> tuple[Tensor, Tensor]:
     """By how much each coordinate is multiplied, and by how much the other of its pair is."""
-    d = x.shape[-1]
-    theta = options.frequencies(d, x.device)
+    theta = options.frequencies(x.shape[-1], x.device)
     at = positions[..., None].to(theta.dtype)
     angle = note("angles", at * theta)
-    cos, sin = angle.cos(), angle.sin()
+    cos, sin = options.magnitude * angle.cos(), options.magnitude * angle.sin()
     if options.scaling == "xpos":
-        growth = at * options.growth(d, x.device)
+        growth = at * options.growth(x.shape[-1], x.device)
         _refuse_overflow(growth, options, upcast_dtype(x))
         size = (sign * growth).exp()
         cos, sin = size * cos, size * sin
@@ -203,7 +151,9 @@ def waves(x: Tensor, positions: Tensor, options: RoPEOptions, sign: int) -> tupl
 def turned_by(x: Tensor, waves: tuple[Tensor, Tensor], options: RoPEOptions) -> Tensor:
     """Each coordinate times its cosine, and the other of its pair times ± the sine."""
     cos, sin = waves
-    return torch.addcmul(upcast(x) * cos, options.partners(upcast(x)), sin).to(x.dtype)
+    of_pairs, rest = upcast(x).split((cos.shape[-1], x.shape[-1] - cos.shape[-1]), dim=-1)
+    turned = torch.addcmul(of_pairs * cos, options.partners(of_pairs), sin)
+    return (turned if not rest.shape[-1] else torch.cat((turned, rest), dim=-1)).to(x.dtype)
 
 
 FORMS = {"naive": naive, "pairs": pairs}
@@ -220,7 +170,8 @@ class RotaryPositions(Rotation):
         if dim % heads:
             raise ValueError(f"heads={heads} does not divide dim={dim}")
         self.head_dim, self.options = dim // heads, options
-        refuse_odd(self.head_dim)
+        options.frequencies(self.head_dim, torch.device("cpu"))  # raises where they do not fit
+        self.keeps_lengths = options.scaling != "xpos" and options.magnitude == 1
         if options.scaling == "xpos":
             self.needs_causal = "with xPos the scores of later keys grow with their distance"
 
@@ -274,6 +225,8 @@ CARD = Card(
         {"scaling": "interpolation", "factor": 4.0},
         {"scaling": "ntk", "factor": 4.0},
         {"scaling": "xpos", "factor": 64.0},
+        {"fraction": 0.5},
+        {"fraction": 0.67, "fraction_of": "pairs", "layout": "interleaved"},
     ),
     build=RotaryPositions,
     aliases=("rotary",),
