@@ -83,8 +83,14 @@ def cut(x: Tensor, size: int) -> Tensor:
 
 
 def solve(L: Tensor, right: Tensor) -> Tensor:
-    """X of (I + L) X = right; of L what is below the diagonal is read."""
-    return torch.linalg.solve_triangular(L, right, upper=False, unitriangular=True)
+    """X of (I + L) X = right; of L what is below the diagonal is read.
+
+    It is solved as Xᵀ (I + Lᵀ) = rightᵀ: LAPACK reads columns, and the rows of these are those.
+    """
+    solved = torch.linalg.solve_triangular(
+        L.mT, right.mT, upper=True, left=False, unitriangular=True
+    )
+    return solved.mT
 
 
 # ---- decays
@@ -122,7 +128,8 @@ def decayed(log_a: Tensor) -> tuple[Callable[[Tensor, Tensor], Tensor], Tensor, 
     """
     c = log_a.shape[-2]
     short = (1 << (c - 1).bit_length()) - c  # to the next power of two
-    since = F.pad(log_a, (0, 0, 0, short)).exp()[..., None, :]  # (…, blocks, tokens of each, d)
+    filled: Callable[[Tensor], Tensor] = lambda x: F.pad(x, (0, 0, 0, short)) if short else x  # noqa: E731
+    since = filled(log_a).exp()[..., None, :]  # (…, blocks, tokens of each, d)
     until, levels = torch.ones_like(since), []
     while since.shape[-3] > 1:
         (first, second), (before, after) = _halves(since), _halves(until)
@@ -131,7 +138,7 @@ def decayed(log_a: Tensor) -> tuple[Callable[[Tensor, Tensor], Tensor], Tensor, 
         until = torch.cat((before * second[..., -1:, :], after), dim=-2)
 
     def by_channels(q: Tensor, k: Tensor) -> Tensor:
-        q, k = (F.pad(x, (0, 0, 0, short)) for x in (q, k))
+        q, k = filled(q), filled(k)
         blocks = (q * k).sum(dim=-1)[..., None, None]  # (…, c, 1, 1): each token with itself
         for since, until in levels:
             halves = (-1, 2, since.shape[-2])

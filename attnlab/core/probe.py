@@ -108,6 +108,16 @@ def restoring(restore: Restore) -> Iterator[None]:
         _restore.reset(token)
 
 
+@contextmanager
+def unheard() -> Iterator[None]:
+    """What is noted inside is not kept: the notes of a part that are not those of the whole."""
+    token = _blocks.set(())
+    try:
+        yield
+    finally:
+        _blocks.reset(token)
+
+
 def restore() -> Restore:
     """How what is noted here and now is brought back to the positions of the layer's input."""
     return _restore.get()

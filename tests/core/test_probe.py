@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from attnlab.core.probe import listening, note, record
+from attnlab.core.probe import listening, note, record, unheard
 
 
 def test_note_is_the_identity() -> None:
@@ -63,3 +63,14 @@ def test_compiled_graphs_tell_nothing() -> None:
         out = torch.compile(double, fullgraph=True, backend="eager")(torch.ones(3))
     assert (out == 2).all()
     assert len(notes) == 0
+
+
+def test_what_is_unheard_is_not_kept_and_the_rest_is() -> None:
+    with record() as notes:
+        note("before", 1)
+        with unheard():
+            note("inside", 2)
+            with record() as inner:
+                note("inner", 3)
+        note("after", 4)
+    assert (list(notes), list(inner)) == ([("before", 1), ("after", 4)], [("inner", 3)])

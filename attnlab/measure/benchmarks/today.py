@@ -20,7 +20,8 @@ from attnlab.measure.report import Row
 from attnlab.measure.timing import compare
 from attnlab.mechanisms.dense import differential, full, gated_attention, sink
 from attnlab.mechanisms.dense.multi_head_latent import FORMS
-from attnlab.mechanisms.learned import moba
+from attnlab.mechanisms.learned import moba, nsa
+from attnlab.mechanisms.learned.nsa.stretches import NSAOptions
 
 DIM, HEADS, WIDTH = 2048, 16, 128
 LATENT: dict[str, Any] = {
@@ -114,21 +115,30 @@ def _beside_full(n: int, repeats: int, threads: int) -> Iterator[Row]:
 
 
 def _chosen_blocks(n: int, repeats: int, threads: int) -> Iterator[Row]:
-    """MoBA with three blocks of 512 for each query beside fused attention to all keys, causal."""
-    leaves = tuple(x.requires_grad_() for x in torch.randn(3, 1, 4, n, 64))
-    options = moba.MoBAOptions(block=min(512, n // 8), chosen=3)
-    attends = {
-        "full": partial(full.fused, *leaves, mask=causal()),
+    """MoBA with three blocks of 512 for each query, and NSA with the sizes of its paper, beside
+    fused attention to all keys, causal."""
+    q, k, v = leaves = tuple(x.requires_grad_() for x in torch.randn(3, 1, 4, n, 64))
+    options, native = moba.MoBAOptions(block=min(512, n // 8), chosen=3), NSAOptions()
+    size, most = options.block, native.chosen * native.block + native.window + n // native.stride
+    sparse = {
         "MoBA": partial(moba.blocked, *leaves, options=options),
+        "NSA": partial(nsa.blocked, q, k, v, torch.randn(1, 4, n, 3), options=native),
     }
-    own, others = (options.block + 1) / 2, 2 * options.block
-    for which in PASSES:
-        calls = {name: partial(_run, call, which, leaves) for name, call in attends.items()}
-        dense, blocks = compare(calls, repeats=repeats, warmup=1, threads=threads)
-        keys = all_keys(n, True), Keys(own + others, 3 * options.block)
+    keys = {
+        "MoBA": Keys((size + 1) / 2 + 2 * size, 3 * size),
+        "NSA": Keys(min((n + 1) / 2, most - n // native.stride / 2), most),
+    }
+    dense = partial(full.fused, *leaves, mask=causal())
+    for (name, call), which in ((each, which) for each in sparse.items() for which in PASSES):
+        calls = {
+            "full": partial(_run, dense, which, leaves),
+            name: partial(_run, call, which, leaves),
+        }
+        every, chosen = compare(calls, repeats=repeats, warmup=1, threads=threads)
         least = {8192: 1.0, 16_384: 3.0}.get(n)
-        figure = f"full / MoBA, {which}, n = {n:,}"
-        yield ratio(figure, dense, blocks, work=keys, at_least=least)
+        figure = f"full / {name}, {which}, n = {n:,}"
+        work = all_keys(n, True), keys[name]
+        yield ratio(figure, every, chosen, work=work, at_least=least)
 
 
 def _run(call: Callable[[], Tensor], which: str, leaves: tuple[Tensor, ...]) -> object:

@@ -43,6 +43,7 @@ Sparse Attention: Hardware-Aligned and Natively Trainable Sparse Attention. ACL 
 arXiv:2502.11089, section 3.
 """
 
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, Literal
 
@@ -50,6 +51,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from attnlab.core import patterns
 from attnlab.core.cache import KeyValueCache
 from attnlab.core.card import Card, letters
 from attnlab.core.chosen_blocks import NOTHING, by_tiles, numbers, packed, seen
@@ -59,19 +61,22 @@ from attnlab.core.heads import Heads, queries_per_key_head, zero_nonfinite_paddi
 from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.positions import Rotation
-from attnlab.core.probe import note
+from attnlab.core.probe import listening, note, unheard
 from attnlab.core.shapes import (
     GroupKeys,
     GroupValues,
     KeyPadding,
+    Keys,
     NewTokens,
     Outputs,
     Queries,
     TokenPadding,
     Tokens,
+    Values,
     checked,
 )
 from attnlab.core.softmax import masked_softmax
+from attnlab.core.sparse import blocked as engine
 from attnlab.mechanisms.learned.nsa.stretches import Chosen, NSAOptions, choose, compressed
 
 Gates = Float[Tensor, "b h n 3"]  # of the compressed, the selected and the window branch
@@ -132,17 +137,26 @@ def blocked(
     shares = compressed(q, means_k, asking[..., None], begins, padding, options)
     chosen = choose(shares, asking[..., None], repeats, m, options, padding)
     note("blocks", chosen)
-    reach = min(options.window, m)
-    own = asking[..., None] // reach
-    near = torch.cat((own, (own - 1).clamp(min=NOTHING)), dim=-1).expand(*q.shape[:3], 2)
-    if padding is not None:
-        near = near.masked_fill(~padding[:, None, m - n :, None], NOTHING)
     k, v, means_v, chosen = (x.repeat_interleave(repeats, dim=1) for x in (k, v, means_v, chosen))
     size = options.fitted(m)
     out = gates[..., :1] * (shares @ means_v)
     out = out + gates[..., 1:2] * by_tiles(q, cut(k, size), cut(v, size), asking, chosen)
-    window = by_tiles(q, cut(k, reach), cut(v, reach), asking, near, reach=reach)
-    return out + gates[..., 2:] * window
+    return out + gates[..., 2:] * window(q, k, v, asking, padding, options)
+
+
+def window(
+    q: Queries, k: Keys, v: Values, asking: Tensor, padding: Tensor | None, options: NSAOptions
+) -> Outputs:
+    """Attention to the last w real tokens; of queries at padding, to none."""
+    if padding is None:
+        with unheard() if listening() else nullcontext():  # its log-sum-exp is not of all branches
+            return engine.blocked(q, k, v, patterns.local(options.window - 1).causal())
+    n, m = q.shape[2], k.shape[2]
+    reach = min(options.window, m)
+    own = asking[..., None] // reach
+    near = torch.cat((own, (own - 1).clamp(min=NOTHING)), dim=-1).expand(*q.shape[:3], 2)
+    near = near.masked_fill(~padding[:, None, m - n :, None], NOTHING)
+    return by_tiles(q, cut(k, reach), cut(v, reach), asking, near, reach=reach)
 
 
 def _weights(*given: Any) -> Tensor:
@@ -221,6 +235,7 @@ CARD = Card(
         "naive": h * n**2,
         "blocked": h * n * ((c + 1) * (B + d + e) + 3 * (w + d + e) + n / s),
     },
+    launches={"blocked": n},
     notes=dict.fromkeys(FORMS, ("gates", "blocks", "weights")),
     variants=(
         {"stretch": 4, "stride": 2, "block": 4, "chosen": 4, "window": 5},

@@ -10,7 +10,6 @@ from torch.nn import functional as F
 from attnlab.core.chosen_blocks import largest
 from attnlab.core.heads import queries_per_key_head
 from attnlab.core.options import Options, Size
-from attnlab.core.softmax import masked_softmax
 
 Shares = Float[Tensor, "b h n stretches"]  # the weights of the compressed stretches
 Chosen = Int[Tensor, "b g n c"]  # the blocks of each query, −1 where there are fewer than c
@@ -75,7 +74,10 @@ def compressed(
     if padding is not None:
         complete = complete & padding[:, None, padding.shape[1] - q.shape[2] :, None]
     k = k.repeat_interleave(queries_per_key_head(q, k), dim=1)
-    return masked_softmax(q @ k.mT * q.shape[-1] ** -0.5, complete)
+    none = ~complete.any(dim=-1, keepdim=True)
+    hidden = torch.where(none, 0.0, -torch.inf).to(q)  # a softmax of none would be NaN
+    scores = torch.where(complete, (q * q.shape[-1] ** -0.5) @ k.mT, hidden)
+    return scores.softmax(dim=-1).masked_fill(none, 0)
 
 
 def choose(
@@ -104,5 +106,5 @@ def worth(shares: Shares, blocks: int, options: NSAOptions) -> Float[Tensor, "b 
     step, before = options.block // options.stride, options.stretch // options.stride - 1
     overlap = options.overlap(shares)
     short = max(0, (blocks - 1) * step + len(overlap) - before - shares.shape[-1])
-    each = F.pad(shares, (before, short)).unfold(-1, len(overlap), step)
-    return each[..., :blocks, :] @ overlap
+    each, last = F.pad(shares, (before, short)), (blocks - 1) * step
+    return sum(share * each[..., t : t + last + 1 : step] for t, share in enumerate(overlap))
