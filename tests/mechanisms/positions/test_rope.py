@@ -137,6 +137,13 @@ def test_a_fraction_of_the_channels_is_a_rope_of_its_own_width() -> None:
         assert torch.equal(each[..., 6:], given[..., 6:])
 
 
+@pytest.mark.parametrize(("fraction", "width"), [(0.1, 2), (0.25, 2), (0.4, 4), (1.0, 12)])
+def test_a_fraction_is_an_even_number_of_channels_and_at_least_a_pair(
+    fraction: float, width: int
+) -> None:
+    assert RoPEOptions(fraction=fraction).width(D) == width
+
+
 def test_as_in_gpt_neox() -> None:
     neox = pytest.importorskip("transformers.models.gpt_neox.modeling_gpt_neox")
     config = pytest.importorskip("transformers").GPTNeoXConfig(
@@ -217,8 +224,6 @@ def test_fractions_and_factors_that_do_not_fit_are_refused() -> None:
         RoPEOptions(scaling="xpos", factor=64.0, fraction=0.5)
     with pytest.raises(ValueError, match="scaling='long' takes factors, and no other scaling does"):
         RoPEOptions(factors=(1.0,))
-    with pytest.raises(ValueError, match="is 3 channels, and pairs need an even number"):
-        attnlab.build("rope", dim=24, heads=2, fraction=0.25)
     with pytest.raises(ValueError, match="factors has 2 numbers, but 6 pairs are turned"):
         attnlab.build(
             "rope", dim=24, heads=2, scaling="long", factors=(1.0, 2.0), factor=2.0, original=64

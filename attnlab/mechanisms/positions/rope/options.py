@@ -65,17 +65,12 @@ class RoPEOptions(Options):
         return math.sqrt(1 + math.log(self.factor) / math.log(self.original))
 
     def width(self, d: int) -> int:
-        """How many of the d channels of a head belong to pairs."""
+        """How many of the d channels of a head belong to pairs: an even number, at
+        least two."""
         refuse_odd(d)
         if self.fraction == 1 or self.fraction_of == "pairs":
             return d
-        width = int(self.fraction * d)
-        if width < 2 or width % 2:
-            raise ValueError(
-                f"fraction={self.fraction} of heads of width {d} is {width} channels, and pairs "
-                "need an even number of at least 2"
-            )
-        return width
+        return max(2, int(self.fraction * d) // 2 * 2)
 
     def frequencies(self, d: int, device: torch.device) -> Float[Tensor, "t"]:
         """θ of each pair, in radians per position, of heads of width d."""
@@ -94,7 +89,7 @@ class RoPEOptions(Options):
             theta = theta / torch.tensor(self.factors, dtype=theta.dtype, device=device)
         if self.fraction_of == "channels":
             return theta
-        return theta * (t < int(self.fraction * (d // 2)))
+        return theta * (t < max(1, int(self.fraction * (d // 2))))
 
     def growth(self, d: int, device: torch.device) -> Float[Tensor, "t"]:
         """log ζ of each pair: by how much queries grow per position, and keys shrink."""
