@@ -1,7 +1,7 @@
-r"""CoPE: a key's position is how many keys the query has counted from it on, by what they hold.
+r"""CoPE: each query decides by the contents which keys it counts, and positions are these counts.
 
-A position scheme counts tokens. Who asks for the third sentence before, or the last name, has to
-count sentences or names. In contextual position encoding the query itself says which keys it
+A position scheme counts tokens. A query that asks for the third sentence before it, or for the last
+name, has to count sentences or names. In contextual position encoding each query chooses what it
 counts: the gate $g_{ij}$ of a key is near 1 where the score of the two is large, and near 0 where
 it is small. The position of a key is the sum of the gates from it up to the query, and has a
 vector, as a distance has one in Shaw's attention (``positions.shaw``):
