@@ -37,4 +37,4 @@ def test_queries_alone_are_told_their_place() -> None:
     place = heads.split(build("mean, told").place[None, :5], heads.head_dim)
     torch.testing.assert_close(q - q[:, :, :1], place - place[:, :, :1])
     assert (q[:, :, 1:] != q[:, :, :1]).any()
-    assert torch.equal(k, k[:, :, :1].expand_as(k))
+    torch.testing.assert_close(k, k[:, :, :1].expand_as(k))
