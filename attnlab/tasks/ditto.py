@@ -39,9 +39,9 @@ _STARTS, _SCORED = ("first", "random", "none"), ("all", "marks")
 class Ditto(Task):
     """`length` positions; after a letter comes a mark once in `every` times, else another letter.
 
-    Tokens are the `symbols` letters, then the mark, then the start. Each target is the next token;
-    that of the start token, which nothing foretells, is not scored. The whole text decides the
-    split.
+    Tokens are the `symbols` letters, then the mark, then the start. Each target is the next letter
+    or mark: what stands before a start token is asked for what comes after it, and the start token
+    itself is not scored. The whole text decides the split.
 
     start: where the start token stands: "first", at a "random" place, or in no text ("none").
     own: whether a token may attend to itself. If not, it sees those before it alone, and the first

@@ -20,7 +20,7 @@ from attnlab.models.tiny import DecoderState, TinyTransformer
         ({"kind": "clasifier"}, "did you mean 'classifier'"),
         ({"norm": "prenorm"}, "did you mean 'pre'"),
         ({"positions": "sinusoid"}, "did you mean 'sinusoidal'"),
-        ({"positions": "xyz"}, "known: alibi, complex, kerple, laplacian, learned, none"),
+        ({"positions": "xyz"}, "known: alibi, complex, cope, contextual_positions, kerple"),
         ({"dropout": 1.5}, "dropout is a probability"),
         ({"vocab": None}, "needs vocab"),
         ({"vocab": 0}, "vocab should be at least 1"),

@@ -114,10 +114,14 @@ def test_generated_tokens_are_those_of_the_model(name, mechanism, how) -> None:
         assert torch.equal(other, written[0])
 
 
-@pytest.mark.parametrize("mechanism", ["longformer", "linear", "retention", "gru"])
-def test_other_mechanisms_write_the_same_with_a_cache(mechanism: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "mechanism"),
+    [*(("gpt2", each) for each in ("longformer", "linear", "retention", "gru")),
+     ("llama", "longformer"), ("llama", "linear")],
+)  # fmt: skip
+def test_other_mechanisms_write_the_same_with_a_cache(name: str, mechanism: str) -> None:
     options = {"window": 4} if mechanism == "longformer" else {}
-    model = replaced("gpt2", mechanism, **options)
+    model = replaced(name, mechanism, **options)
     steps = []
     for layer in (each.layer for each in model.modules() if hasattr(each, "layer")):
         step = layer.step
@@ -226,7 +230,7 @@ REFUSED = [
     (lambda: attnlab.replace(Holder(), "tree"), "tree cannot stand in .* structure"),
     (lambda: replaced("bert", causal=True), "sees tokens on both sides"),
     (lambda: replaced("gpt2", "linformer"), "linformer cannot be causal"),
-    (lambda: replaced("llama", "linear"), "linear cannot take rotated queries and keys"),
+    (lambda: replaced("llama", "retention"), "retention cannot take rotated queries and keys"),
     (lambda: attnlab.replace(MADE["llama"](head_dim=4), "full"), "6 heads of width 4"),
     (
         lambda: replaced("gpt2").transformer.h[0].attn(X.double(), head_mask=X),

@@ -1,12 +1,13 @@
 """How the layers of a model keep what they keep, from ``attnlab.measure.cache``.
 
-    python -m attnlab_widgets.cache_view.counting       # writes models.json
+    python -m attnlab_widgets.cache_view.counting PATH      # writes models.json
 
 Each layer is counted at a few lengths. What grows with every token has a number of bytes for each;
 what stops growing keeps a window; what never grows is a state.
 """
 
 import json
+from argparse import ArgumentParser
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
@@ -95,11 +96,13 @@ def model(name: str) -> dict[str, Any]:
 
 
 def main() -> None:
+    parser = ArgumentParser(prog="python -m attnlab_widgets.cache_view.counting")
+    parser.add_argument("path", type=Path, help="where to write; models.json beside this file")
+    path = parser.parse_args().path
     from transformers import __version__
 
     held = {"transformers": __version__, "models": {name: model(name) for name in MODELS}}
-    place = Path(__file__).with_name("models.json")
-    place.write_text(json.dumps(held, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(held, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

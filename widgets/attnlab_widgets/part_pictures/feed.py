@@ -17,6 +17,7 @@ DIM = 12
 _ROW, _TOP, _LEFT = 14, 30, 44
 _SHADES = 24
 _FEW = 0.1  # of the largest
+_ROUNDED = 1e-5  # of the largest
 _LOUD = 2.0  # so that curves and gates open and close
 
 
@@ -96,7 +97,8 @@ def _of_units(found: Reached, theme: Theme) -> Sketch:
         size=SMALL,
         quiet=True,
     )
-    same = all(np.allclose(hidden[i], hidden[j]) for i, j in _pairs())
+    room = _ROUNDED * float(size.max())  # rows of one product may be rounded differently
+    same = all(np.allclose(hidden[i], hidden[j], rtol=0, atol=room) for i, j in _pairs())
     said = "Equal tokens reach the same units" if same else "Equal tokens reach different units"
     return Sketch(drawing, f"{n} tokens and {f} {found.what}, {active:.0%} not near zero. {said}.")
 
