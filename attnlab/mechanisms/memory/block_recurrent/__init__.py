@@ -256,8 +256,7 @@ CARD = Card(
     causal_reason="its states hold what was read before",
     options=BlockRecurrentOptions,
     letters={"c": "block", "r": "states"},
-    positions_reason="its biases tell the distances of tokens, and its state vectors stand at no "
-    "position",
+    positions_reason="its biases tell the distances, and its states stand at no position",
     time={
         "naive": 4 * h * n * m * d * (1 + r / c) + 4 * h * n * r * d + OF_STATES,
         "chunked": 4 * h * n * d * (2 * c + 3 * r) + OF_STATES,
