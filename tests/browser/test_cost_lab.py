@@ -67,7 +67,7 @@ def test_a_row_is_sorted_and_checked(notebook: Any, soon: Any) -> None:
     table.get_by_test_id("sort-counted").click()
     head = table.locator("th[aria-sort]")
     soon(lambda: head.get_attribute("aria-sort"), "descending")
-    counted = [float(text) for text in names.locator("td:nth-child(5)").all_inner_texts()]
+    counted = [float(text) for text in names.locator("td:nth-of-type(5)").all_inner_texts()]
     assert counted == sorted(counted, reverse=True)
     told(notebook, lambda now: now["checked"] == ["linear"], cell=2)
 

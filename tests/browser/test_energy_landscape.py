@@ -41,7 +41,7 @@ landscape = in_both("energy-landscape", "landscape.html", begin)
 
 
 def column(landscape: Any, at: int) -> list[str]:
-    cells = landscape.get_by_test_id("table").locator(f"tbody tr td:nth-child({at + 1})")
+    cells = landscape.get_by_test_id("table").locator(f"tbody tr td:nth-of-type({at + 1})")
     return list(cells.all_inner_texts())
 
 

@@ -36,7 +36,7 @@ widget = in_both("long-range-use", "far.html")
 
 
 def column(widget: Any) -> list[str]:
-    cells = widget.get_by_test_id("table").locator("tbody tr td:first-child")
+    cells = widget.get_by_test_id("table").locator("tbody tr td:first-of-type")
     return list(cells.all_inner_texts())
 
 

@@ -37,7 +37,7 @@ def numbers(view: Any, testid: str) -> list[float]:
     if not view.get_by_test_id("as-tables").evaluate("node => node.open"):
         view.get_by_test_id("as-tables").locator("summary").click()
     view.get_by_test_id(testid).wait_for()
-    cells = view.get_by_test_id(testid).locator("tbody tr td:not(:first-child)")
+    cells = view.get_by_test_id(testid).locator("tbody tr td:not(:first-of-type)")
     return [float(text.replace("−", "-")) for text in cells.all_inner_texts()]
 
 

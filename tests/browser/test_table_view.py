@@ -76,7 +76,7 @@ def test_the_tables_have_the_numbers(view: Any, soon: Any) -> None:
     first = rows.first.locator("td").all_inner_texts()
     assert first == ["1", "1", "flows into", "North Sea", "3.400", "2.800", "6.200"]
     sums = [
-        float(text.replace("−", "-")) for text in rows.locator("td:last-child").all_inner_texts()
+        float(text.replace("−", "-")) for text in rows.locator("td:last-of-type").all_inner_texts()
     ]
     assert sums == sorted(sums, reverse=True)
     questions = view.get_by_test_id("questions-table").locator("tbody tr")
