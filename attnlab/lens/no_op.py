@@ -41,7 +41,7 @@ Objective = Callable[..., tuple[Tensor, Any]]
 
 
 class WeightGradients(NamedTuple):
-    """Of one layer, (b, h, n, m) each."""
+    """What is known of one layer, (b, h, n, m) each."""
 
     weights: Tensor
     gradients: Tensor
