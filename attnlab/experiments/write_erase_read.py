@@ -51,8 +51,8 @@ Not every arm is trained on every task (``TRAINED``), and what is left out was d
 - on the needle stand sum and delta rule alone: both are right at twice the length
 - where a state is tracked the sum is left out, and on exchanges some arms that guess the parity:
   their eigenvalues are not negative either; and the hybrid, whose half with a state stands there
-- on overwriting some decays are left out for the one by head; so are the LSTM, which recalls
-  nothing, and the hybrid, whose attention recalls all
+- on overwriting the constant decay is left out, which the decays of the token contain; so are the
+  LSTM, which recalls nothing, and the hybrid, whose attention recalls all
 - all four layers are trained on parity alone, attention with positions on two tasks, and smaller
   states and more pairs with some of the rules
 
@@ -324,8 +324,9 @@ def _cut(trained: Trained) -> Scores:
 TRAINED: Mapping[str, tuple[str, ...]] = {
     "recall": (*RULES, "lstm"),
     "overwriting": (
-        "sum", "decay by head", "delta", "gated delta", "channel-gated delta", "attention",
-        "attention of 8 tokens", "hybrid of 8 tokens", "no memory", "attention with positions",
+        "sum", "decay by head", "decay by channel", "delta", "gated delta", "channel-gated delta",
+        "attention", "attention of 8 tokens", "hybrid of 8 tokens", "no memory",
+        "attention with positions",
     ),
     "some keys once": ("sum", "decay by head", "delta"),
     "parity": (
@@ -353,8 +354,8 @@ TRAINED: Mapping[str, tuple[str, ...]] = {
 AT_ONCE: Mapping[str, tuple[str, ...]] = {
     "recall": ("sum", "constant decay", "attention", "hybrid"),
     "overwriting": (
-        "decay by head", "gated delta", "channel-gated delta", "hybrid of 8 tokens",
-        "attention with positions",
+        "decay by head", "decay by channel", "gated delta", "channel-gated delta",
+        "hybrid of 8 tokens", "attention with positions",
     ),
     "some keys once": ("delta",),
     "parity": ("gated delta to 2", "delta to 2, twice", "lstm", "hybrid of four layers"),
