@@ -49,8 +49,8 @@ Not every arm is trained on every task (``TRAINED``), and what is left out was d
 - on permutations of five objects of any kind stand the two arms that can follow any three objects;
   both guess, and the others, which cannot, would guess as well
 - on the needle stand sum and delta rule alone: both are right at twice the length
-- where a state is tracked the sum is left out, and on exchanges some arms that guess the parity:
-  their eigenvalues are not negative either; and the hybrid, whose half with a state stands there
+- on parity and exchanges the sum is left out, and on exchanges the constant decay, for the decays
+  that can be 1 guess; and on exchanges the hybrid, for its layer with a window stands there
 - on overwriting the constant decay is left out, which the decays of the token contain; so are the
   LSTM, which recalls nothing, and the hybrid, whose attention recalls all
 - all four layers are trained on parity alone, attention with positions on two tasks, and smaller
