@@ -47,7 +47,7 @@ from attnlab.compression.budget_cache import (
     budget_cache,
 )
 from attnlab.experiments import smaller_cache
-from attnlab.experiments.grid import Arm, Grid, Measured, Scores, Trained
+from attnlab.experiments.grid import Arm, Grid, Measured, Scores, Trained, seeded
 from attnlab.models.tiny import TinyTransformer
 
 TASK = smaller_cache.TASK
@@ -117,7 +117,8 @@ def _scores(trained: Trained) -> Scores:
 @lru_cache(maxsize=1)
 def _larger() -> tuple[TinyTransformer, Tensor]:
     """The language model that comes with attnlab, and unseen text of its task."""
-    model, task = pretrained.load("documentation")
+    with seeded(0):  # a model is made with random weights before it is filled
+        model, task = pretrained.load("documentation")
     batch = task.batch("validation", LARGER_ROWS, 0)
     return model, torch.cat((batch.inputs, batch.targets[:, -1:]), dim=1)
 

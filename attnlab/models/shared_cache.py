@@ -76,7 +76,7 @@ class SharedCacheAttention(Layer):
 
     @property
     def heads(self) -> Any:
-        """Those of the layer."""
+        """The heads of the layer."""
         return self.attention.heads
 
     def forward(
