@@ -192,9 +192,18 @@ class Card:
         taken = ", ".join(
             ("added at the embedding", *(inside[role] for role in self.position_roles))
         )
-        if not self.positions_reason:
-            return taken
-        return f"{taken}; no rotated queries and keys: {self.positions_reason}"
+        if self.positions_reason:
+            taken += f"; no rotated queries and keys: {self.positions_reason}"
+        if self.biases_reason:
+            taken += f"; no biases by distance: {self.biases_reason}"
+        return taken
+
+    @property
+    def biases_reason(self) -> str:
+        """Why a layer that compares queries with keys takes no biases by distance."""
+        if self.role != "attend" or "bias" in self.position_roles:
+            return ""
+        return f"its forms ({', '.join(self.forms)}) are given none to add to the scores of pairs"
 
     def cost(
         self, what: str, form: str = "naive", options: Options | None = None, causal: bool = False
