@@ -69,9 +69,10 @@ class Card:
                   apart; one expression for all forms, or one per form. In n, the widths d, e and
                   dim, the number of heads h, and options: what grows with n is written in n.
     ``memory``    a bound of the elements of the largest tensor a form makes, likewise.
-    ``launches``  form → how the number of operations that its forward pass calls grows with n,
-                  views apart, in n and options: on a GPU each of them launches a kernel. Forms
-                  that are not named call as many at any length.
+    ``launches``  form → how the number of operations that both passes call on a GPU, where each of
+                  them launches a kernel, grows with n; views apart, in n and options. Forms that
+                  are not named call as many at any length. On a CPU some call more, of pieces that
+                  fit its caches.
     ``build``     ``build(dim=…, heads=…, options=…, …) -> nn.Module``; takes ``causal`` where that
                   is optional.
     ``options``   the class of its options; ``build`` and the forms that have options take one as
