@@ -379,13 +379,15 @@ def shown_beside(card: Card) -> Beside:
 
 @functools.cache
 def _leading(cost: sympy.Expr) -> sympy.Expr:
-    n, m = letters("n m")
-    terms = sympy.Add.make_args(sympy.expand(cost.subs(m, n)))
-    degree = max(_degree(term, n) for term in terms)
-    leading = sum(term for term in terms if _degree(term, n) == degree)
-    return sympy.factor(leading).as_independent(*leading.free_symbols)[1]
+    n, m, log = letters("n m log_n")
+    plain = cost.subs(m, n).replace(sympy.log, lambda x: log if x.has(n) else sympy.log(x))
+    terms = sympy.Add.make_args(sympy.expand(plain))
+    growth = max(_growth(term, n, log) for term in terms)
+    leading = sum(term for term in terms if _growth(term, n, log) == growth)
+    leading = sympy.factor(leading).as_independent(*leading.free_symbols)[1]
+    return leading.subs(log, sympy.log(n))
 
 
-def _degree(term: sympy.Expr, n: sympy.Symbol) -> sympy.Expr:
-    """How fast a product grows in n, up to logarithms (which are treated as constants)."""
-    return term.as_coeff_exponent(n)[1]
+def _growth(term: sympy.Expr, n: sympy.Symbol, log: sympy.Symbol) -> tuple[Any, Any]:
+    """The powers of n and of log n in a product."""
+    return term.as_coeff_exponent(n)[1], term.as_coeff_exponent(log)[1]
