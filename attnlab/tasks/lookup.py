@@ -25,9 +25,9 @@ START = "<s>"
 class Lookup(Task):
     """`length` positions: a start, a text of words and pairs, a separator, and `questions`.
 
-    One position in four is a pair, with different keys. Tokens are the values, then the pairs (all
-    values of the first key, then of the second, …), then one question for each key, then words,
-    start and separator. The text and the questions decide the split.
+    One position in `every` is a pair, with different keys. Tokens are the values, then the pairs
+    (all values of the first key, then of the second, …), then one question for each key, then
+    words, start and separator. The text and the questions decide the split.
     """
 
     length: int = 32
@@ -35,6 +35,7 @@ class Lookup(Task):
     keys: int = 128
     values: int = 4
     words: int = 32
+    every: int = 4
     kind: ClassVar[str] = "language_model"
     name: ClassVar[str] = "lookup"
 
@@ -54,7 +55,7 @@ class Lookup(Task):
     @property
     def pairs(self) -> int:
         """How many pairs the text has."""
-        return self.length // 4
+        return self.length // self.every
 
     @property
     def vocab(self) -> int:
