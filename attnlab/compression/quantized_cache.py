@@ -196,8 +196,7 @@ class QuantizedCacheAttention(nn.Module):
             for both in zip(read(state, self.options), (k, v), strict=True)
         )  # fmt: skip
         bias = layer.heads.bias(q.shape[2], keys.shape[2])
-        given = {} if bias is None else {"bias": bias}
-        out = layer.attend(q, keys, values, mask=patterns.causal(), **given)
+        out = layer._attend(q, keys, values, patterns.causal(), bias)
         return layer.heads.merge(out), extended(state, k, v, self.options)
 
 

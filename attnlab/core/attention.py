@@ -7,7 +7,7 @@ subclass of ``SelfAttention``.
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -31,6 +31,10 @@ class DenseAttention(Layer):
     form gives at those positions. ``positions`` rotates queries and keys, or gives biases by
     distance.
     """
+
+    one_softmax: ClassVar[bool] = True
+    """Whether the weights of a head are one softmax of its queries times its keys, which may be
+    capped before or multiplied afterwards."""
 
     @checked
     def __init__(

@@ -53,14 +53,16 @@ def advance(
 ) -> tuple[Outputs, Sums]:  # fmt: skip
     """The outputs of the next tokens after the state ``S``, and the state after them.
 
-    ``log_decay`` is (b, h, n, 1) or (b, h, n, d), at most 0; ``erase`` the b of each token, (b, h,
-    n, 1), by which its value is multiplied, too.
+    ``log_decay`` is (b, h, n, 1) or (b, h, n, d), at most 0, with 1 in place of n if it is that of
+    all tokens; ``erase`` the b of each token, (b, h, n, 1), by which its value is multiplied, too.
     """
     n, c = q.shape[2], min(chunk, q.shape[2])
     q, k, v = (cut(x, c) for x in (q, k, v))
     pairs: Callable[[Tensor, Tensor], Tensor] = sums
     since = until = k.new_ones(1, 1)
     if log_decay is not None:
+        if log_decay.shape[2] == 1:  # chunks are alike, but for a last one that is shorter
+            log_decay = log_decay.expand(-1, -1, n if n % c else c, -1)
         pairs, since, until = decayed(cut(log_decay, c))
     near, read, written = pairs(q, k), since * q, until * k
     kept = since[..., -1:, :].mT.expand(*k.shape[:3], -1, 1)

@@ -28,6 +28,7 @@ import torch
 from jaxtyping import Complex, Float
 from torch import Tensor
 
+from attnlab.core.chunks import handed_on
 from attnlab.core.convolution import fourier_convolution, toeplitz
 from attnlab.core.integers import check_integer
 from attnlab.core.precision import exact_dtype, no_autocast, upcast
@@ -218,15 +219,13 @@ class _Tables:
         (b, n, dim), r = x.shape, state.shape[2]
         k = n // self.c
         cut = x.unflatten(1, (k, self.c)).permute(3, 2, 0, 1).reshape(dim, self.c, b * k)
-        wrote = (self.into @ cut).view(dim, 2, r, b, k).permute(4, 3, 0, 2, 1)
-        h, before = as_complex(state), []
-        for each in as_complex(wrote).unbind(0):
-            before.append(h)
-            h = self.decay * h + each
-        starts = torch.view_as_real(torch.stack(before)).permute(2, 4, 3, 1, 0)
+        wrote = (self.into @ cut).view(dim, 2, r, b, k).permute(3, 0, 4, 2, 1)
+        kept = self.decay[:, None, :, None].expand(1, dim, k, r, 1)
+        before, h = handed_on(kept, as_complex(wrote)[..., None], as_complex(state)[..., None])
+        starts = torch.view_as_real(before[..., 0]).permute(1, 4, 3, 0, 2)
         out = torch.baddbmm(self.inside @ cut, self.out_of, starts.reshape(dim, 2 * r, b * k))
         out = out.view(dim, self.c, b, k).permute(2, 3, 1, 0).reshape(b, n, dim)
-        return out, torch.view_as_real(h)
+        return out, torch.view_as_real(h[..., 0])
 
 
 # ---- where the poles begin

@@ -20,6 +20,8 @@ the values after 250 steps of 64 sequences and for 27 % after 2,500: that task i
 ``none`` is NoPE. ``learned`` has a table of 513 positions, of which training reaches the first 33.
 ``sinusoidal`` is added to token vectors times √dim, as in section 3.4 of Vaswani et al.
 (arXiv:1706.03762); without the factor the vectors of positions are much longer than the tokens'.
+``open_forgetting`` is ``forgetting`` with gates that begin near 1; those of the usual layer begin
+near 1/2, as in the released code, and a key ten tokens back counts a thousandth then.
 Every sequence begins with a token of its own, which is not counted in the lengths of copying and
 addition: a model without positions needs it to count.
 Lesson 40 draws what
@@ -28,7 +30,7 @@ Lesson 40 draws what
         attnlab/experiments/assets/40_positions.json
 
 has written (the rows of ``sinusoidal`` in a run of their own, after the factor √dim had come in,
-and those of ``forgetting`` and ``cope`` in later ones).
+and those of schemes by contents in later ones).
 
 Kazemnejad, Padhi, Natesan Ramamurthy, Das, Reddy, The Impact of Positional Encoding on Length
 Generalization in Transformers, NeurIPS 2023, arXiv:2305.19466, ask the same of larger models.
@@ -42,6 +44,7 @@ import torch
 from torch import nn
 
 from attnlab.experiments.grid import Arm, Grid, Scores, Trained, percent
+from attnlab.mechanisms.dense.forgetting import ForgettingHeads
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks.addition import Addition
 from attnlab.tasks.begun import Begun
@@ -50,9 +53,14 @@ from attnlab.tasks.lookup import Lookup
 from attnlab.tasks.varied import Varied
 
 SCHEMES = (
-    "none", "t5_bias", "alibi", "rope", "learned", "sinusoidal", "forgetting", "cope",
+    "none", "t5_bias", "alibi", "rope", "learned", "sinusoidal",
+    "forgetting", "open_forgetting", "cope", "path",
 )  # fmt: skip
-"""Where tokens stand, or, the last two, what tells it by what they hold."""
+"""Where tokens stand, or, the last four, what tells it by what they hold."""
+ATTENTIONS = {"forgetting": "forgetting", "open_forgetting": "forgetting", "path": "path"}
+"""Schemes that are an attention of their own, in the place of full attention."""
+OPEN = 5.0
+"""The bias of a forget gate that begins near 1: σ(5) is 0.993."""
 LONGEST = 512
 
 
@@ -86,9 +94,16 @@ def problem(name: str) -> Varied:
 
 
 def _model(positions: str, **sizes: Any) -> TinyTransformer:
-    model = TinyTransformer(positions=positions, **sizes)
+    if positions in ATTENTIONS:
+        model = TinyTransformer(positions="none", attention=ATTENTIONS[positions], **sizes)
+    else:
+        model = TinyTransformer(positions=positions, **sizes)
     if positions == "sinusoidal":
         model.embedding.register_forward_hook(lambda _, __, vectors: vectors * model.dim**0.5)
+    if positions == "open_forgetting":
+        for each in model.modules():
+            if isinstance(each, ForgettingHeads):
+                nn.init.constant_(each.gate.bias, OPEN)
     return model
 
 
@@ -113,8 +128,6 @@ def _scores(trained: Trained) -> Scores:
 def _arm(name: str, scheme: str) -> Arm:
     plan = PLANS[name]
     model = {"vocab": plan.of_size(plan.trained[0]).vocab, "positions": scheme}
-    if scheme == "forgetting":  # an attention that takes the place of full attention
-        model |= {"positions": "none", "attention": scheme}
     return Arm(problem(name), model, {"batch_size": plan.batch_size}, plan.steps)
 
 

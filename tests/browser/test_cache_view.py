@@ -1,11 +1,10 @@
 """CacheView in JupyterLab and as a file: the bill follows what is switched."""
 
-import json
 from typing import Any
 
 import pytest
 
-from tests.browser.widget_pages import in_a_notebook, in_both, said, saved, slide
+from tests.browser.widget_pages import in_a_notebook, in_both, said, saved, slide, told
 
 pytestmark = pytest.mark.browser
 
@@ -73,8 +72,7 @@ def test_python_has_the_same_numbers(notebook: Any, soon: Any) -> None:
     view.get_by_test_id("scope").select_option("all layers")
     view.get_by_test_id("kind").select_option("mqa")
     soon(lambda: "27 × keys and values of one group keep all" in said(view), True)
-    # What was chosen last may reach Python after the cell has begun to run.
-    found = soon(lambda: json.loads(notebook.run(1)), lambda now: now["said"] == said(view))
+    found = told(notebook, lambda now: now["said"] == said(view))
     assert found["layers"] == ["mqa"] * 27
 
 

@@ -1,11 +1,10 @@
 """CompressionLab in JupyterLab and as a file: sliders answer without a kernel."""
 
-import json
 from typing import Any
 
 import pytest
 
-from tests.browser.widget_pages import in_a_notebook, in_both, pixels, said, slide
+from tests.browser.widget_pages import in_a_notebook, in_both, pixels, said, slide, told
 
 pytestmark = pytest.mark.browser
 
@@ -60,5 +59,5 @@ def test_python_says_what_the_page_says(notebook: Any, soon: Any) -> None:
     lab = notebook.output(0).get_by_test_id("compression-lab")
     begin(lab)
     slide(lab, "bits", 3)
-    soon(lambda: json.loads(notebook.run(1))["state"], ["the model", 0.4, 6, "all weights"])
-    assert json.loads(notebook.run(1))["said"] == said(lab)
+    found = told(notebook, lambda now: now["said"] == said(lab))
+    assert found["state"] == ["the model", 0.4, 6, "all weights"]

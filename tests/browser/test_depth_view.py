@@ -1,11 +1,10 @@
 """DepthView in JupyterLab and as a file: what is shown there is what Python computed."""
 
-import json
 from typing import Any
 
 import pytest
 
-from tests.browser.widget_pages import in_a_notebook, in_both, pixels, said, slide
+from tests.browser.widget_pages import in_a_notebook, in_both, pixels, said, slide, told
 
 pytestmark = pytest.mark.browser
 
@@ -113,6 +112,5 @@ def test_python_has_the_same_words(notebook: Any, soon: Any) -> None:
     widget.get_by_test_id("colour").select_option("change")
     widget.get_by_test_id("grid").click(position=place(4, 0))
     soon(lambda: "Token 4" in said(widget), True)
-    found = json.loads(notebook.run(1))
-    assert found["said"] == said(widget)
+    found = told(notebook, lambda now: now["said"] == said(widget))
     assert found["state"] == [4, 3, "change"]

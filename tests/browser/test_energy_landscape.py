@@ -1,11 +1,19 @@
 """EnergyLandscape in JupyterLab and as a file: what is moved there is what Python computes."""
 
-import json
 from typing import Any
 
 import pytest
 
-from tests.browser.widget_pages import drag, in_a_notebook, in_both, middle, pixels, slide
+from tests.browser.widget_pages import (
+    drag,
+    in_a_notebook,
+    in_both,
+    middle,
+    pixels,
+    said,
+    slide,
+    told,
+)
 
 pytestmark = pytest.mark.browser
 
@@ -33,8 +41,8 @@ landscape = in_both("energy-landscape", "landscape.html", begin)
 
 
 def column(landscape: Any, at: int) -> list[str]:
-    rows = landscape.get_by_test_id("table").locator("tbody tr")
-    return [row.locator("td").nth(at).inner_text() for row in rows.all()]
+    cells = landscape.get_by_test_id("table").locator(f"tbody tr td:nth-of-type({at + 1})")
+    return list(cells.all_inner_texts())
 
 
 def test_a_dragged_query_falls_into_another_valley(landscape: Any, soon: Any, still: Any) -> None:
@@ -79,6 +87,5 @@ def test_python_has_the_same_numbers(notebook: Any, soon: Any) -> None:
     widget.page.keyboard.press("Shift+ArrowUp")
     slide(widget, "steps", 3)
     soon(lambda: len(column(widget, 1)), 4)
-    said = json.loads(notebook.run(1))
-    assert said["said"] == widget.get_by_test_id("summary").inner_text()
-    assert said["energies"] == column(widget, 1)
+    found = told(notebook, lambda now: now["said"] == said(widget))
+    assert found["energies"] == column(widget, 1)

@@ -1,11 +1,10 @@
 """ExpertsView in JupyterLab and as a file: the page finds again who is dropped, as Python does."""
 
-import json
 from typing import Any
 
 import pytest
 
-from tests.browser.widget_pages import drag, in_a_notebook, in_both, said, slide
+from tests.browser.widget_pages import drag, in_a_notebook, in_both, said, slide, told
 
 pytestmark = pytest.mark.browser
 
@@ -113,6 +112,5 @@ def test_python_has_the_same_words(notebook: Any, soon: Any) -> None:
     slide(widget, "capacity", 2)
     widget.get_by_test_id("token").nth(6).click()
     soon(lambda: "room for 2 tokens" in said(widget) and "Token 6" in said(widget), True)
-    found = json.loads(notebook.run(1))
-    assert found["said"] == said(widget)
+    found = told(notebook, lambda now: now["said"] == said(widget))
     assert found["taken"][2:4] == [[0, -1], [-1, -1]]

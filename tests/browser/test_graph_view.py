@@ -1,7 +1,6 @@
 """GraphView in JupyterLab and as a file: what is chosen, moved and reached there is Python's."""
 
 import itertools
-import json
 from typing import Any
 
 import pytest
@@ -9,7 +8,16 @@ import torch
 from attnlab_widgets.graph_view import GraphView
 
 from attnlab.structures.graph import Graph
-from tests.browser.widget_pages import in_a_notebook, in_both, middle, pixels, said, saved, slide
+from tests.browser.widget_pages import (
+    in_a_notebook,
+    in_both,
+    middle,
+    pixels,
+    said,
+    saved,
+    slide,
+    told,
+)
 from tests.widgets.test_graph_view import modules
 
 pytestmark = pytest.mark.browser
@@ -195,17 +203,16 @@ def test_python_has_the_same_words_and_places(notebook: Any, soon: Any) -> None:
     widget.page.keyboard.press("Shift+ArrowUp")
     slide(widget, "depth", 2)
     soon(lambda: said(widget), lambda text: text.startswith("In layer 1") and "After 2" in text)
-    told = json.loads(notebook.run(1))
-    assert told["said"] == said(widget)
+    found = told(notebook, lambda now: now["said"] == said(widget))
     hops = [int(widget.get_by_test_id(f"node-{i}").get_attribute("data-hop")) for i in range(34)]
-    assert told["hops"] == hops
+    assert found["hops"] == hops
     board = widget.get_by_test_id("stage").bounding_box()
     x, y = node_at(widget, 16)
     place = [
         (x - board["x"] - 20) / (board["width"] - 40),
         (y - board["y"] - 20) / (board["height"] - 40),
     ]
-    assert told["place"] == pytest.approx(place, abs=0.01)
+    assert found["place"] == pytest.approx(place, abs=0.01)
 
 
 @pytest.mark.parametrize("wide", [700, 993])

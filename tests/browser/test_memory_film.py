@@ -1,11 +1,10 @@
 """MemoryFilm in JupyterLab and as a file: what is shown there is what Python recorded."""
 
-import json
 from typing import Any
 
 import pytest
 
-from tests.browser.widget_pages import in_a_notebook, in_both, said, slide
+from tests.browser.widget_pages import in_a_notebook, in_both, said, slide, told
 
 pytestmark = pytest.mark.browser
 
@@ -130,4 +129,4 @@ def test_python_has_the_same_words(notebook: Any, soon: Any) -> None:
         lambda: said(widget).startswith("Token 26 “w25” in segment 7 of 8 attends, in head 1"),
         True,
     )
-    assert json.loads(notebook.run(1))["said"] == said(widget)
+    told(notebook, lambda now: now["said"] == said(widget))

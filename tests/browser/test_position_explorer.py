@@ -1,12 +1,11 @@
 """PositionExplorer in JupyterLab and as a file: what is chosen, pointed at and turned by hand."""
 
-import json
 import re
 from typing import Any
 
 import pytest
 
-from tests.browser.widget_pages import in_a_notebook, in_both, slide
+from tests.browser.widget_pages import in_a_notebook, in_both, slide, told
 
 pytestmark = pytest.mark.browser
 
@@ -91,9 +90,5 @@ def test_python_is_told(notebook: Any, soon: Any) -> None:
     explorer = notebook.output(0).get_by_test_id("position-explorer")
     slide(explorer, "query", 7)
     slide(explorer, "head", 3)
-
-    def state() -> tuple[Any, ...]:
-        found = json.loads(notebook.run(1))
-        return found["query"], found["head"], found["scheme"]
-
-    soon(state, (7, 3, "rope"))
+    wanted = {"query": 7, "head": 3, "scheme": "rope"}
+    told(notebook, lambda now: wanted.items() <= now.items())

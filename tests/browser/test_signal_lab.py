@@ -1,11 +1,10 @@
 """SignalLab in JupyterLab and as a file: what is dragged and drawn is what Python computes."""
 
-import json
 from typing import Any
 
 import pytest
 
-from tests.browser.widget_pages import drag, in_a_notebook, in_both, middle, pixels, said
+from tests.browser.widget_pages import drag, in_a_notebook, in_both, middle, pixels, said, told
 
 pytestmark = pytest.mark.browser
 
@@ -134,7 +133,7 @@ def test_python_has_the_same_numbers(notebook: Any, soon: Any) -> None:
     lab.page.keyboard.press("ArrowRight")
     soon(lambda: "bilinear" in said(lab), True)
     shown = said(lab)
-    told = soon(lambda: json.loads(notebook.run(1)), lambda found: found["said"] == shown)
-    token = told["token"]
+    found = told(notebook, lambda now: now["said"] == shown)
+    token = found["token"]
     shown = lab.get_by_test_id("output-readout").inner_text()
-    assert shown == f"Token {token}: {told['output'][token]}".replace("-", "−")
+    assert shown == f"Token {token}: {found['output'][token]}".replace("-", "−")

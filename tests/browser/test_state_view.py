@@ -1,11 +1,10 @@
 """StateView in JupyterLab and as a file: what is computed there is what Python computes."""
 
-import json
 from typing import Any
 
 import pytest
 
-from tests.browser.widget_pages import in_a_notebook, in_both, said, saved, slide
+from tests.browser.widget_pages import in_a_notebook, in_both, said, saved, slide, told
 
 pytestmark = pytest.mark.browser
 
@@ -38,9 +37,8 @@ def numbers(view: Any, testid: str) -> list[float]:
     if not view.get_by_test_id("as-tables").evaluate("node => node.open"):
         view.get_by_test_id("as-tables").locator("summary").click()
     view.get_by_test_id(testid).wait_for()
-    rows = view.get_by_test_id(testid).locator("tbody tr").all()
-    return [float(cell.inner_text().replace("−", "-"))
-            for row in rows for cell in row.locator("td").all()[1:]]  # fmt: skip
+    cells = view.get_by_test_id(testid).locator("tbody tr td:not(:first-of-type)")
+    return [float(text.replace("−", "-")) for text in cells.all_inner_texts()]
 
 
 def test_another_rule_keeps_what_was_overwritten(view: Any, soon: Any) -> None:
@@ -80,10 +78,9 @@ def test_python_has_the_same_numbers(notebook: Any, soon: Any) -> None:
     view.get_by_test_id("preset").select_option("similar keys")
     view.get_by_test_id("family").select_option("kimi_delta")
     soon(lambda: "Kimi Delta Attention, token 5" in said(view), True)
-    # What was chosen last may reach Python after the cell has begun to run.
-    found = soon(lambda: json.loads(notebook.run(1)), lambda now: now["said"] == said(view))
-    rules = view.get_by_test_id("rules").locator("td").all()
-    assert [f"{right} of 4" for right in found["right"]] == [one.inner_text() for one in rules]
+    found = told(notebook, lambda now: now["said"] == said(view))
+    rules = view.get_by_test_id("rules").locator("td").all_inner_texts()
+    assert [f"{right} of 4" for right in found["right"]] == rules
     wanted = [x for row in found["states"] for x in row]
     assert numbers(view, "state-table") == pytest.approx(wanted, abs=1e-6)
 

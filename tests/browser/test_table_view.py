@@ -75,7 +75,9 @@ def test_the_tables_have_the_numbers(view: Any, soon: Any) -> None:
     soon(lambda: rows.count(), 20)
     first = rows.first.locator("td").all_inner_texts()
     assert first == ["1", "1", "flows into", "North Sea", "3.400", "2.800", "6.200"]
-    sums = [float(row.locator("td").last.inner_text().replace("−", "-")) for row in rows.all()]
+    sums = [
+        float(text.replace("−", "-")) for text in rows.locator("td:last-of-type").all_inner_texts()
+    ]
     assert sums == sorted(sums, reverse=True)
     questions = view.get_by_test_id("questions-table").locator("tbody tr")
     assert questions.count() == 4

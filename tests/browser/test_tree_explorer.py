@@ -1,12 +1,11 @@
 """TreeExplorer in JupyterLab and as a file: typed and drawn trees, the chosen cell, attention."""
 
 import itertools
-import json
 from typing import Any
 
 import pytest
 
-from tests.browser.widget_pages import in_a_notebook, saved
+from tests.browser.widget_pages import in_a_notebook, saved, told
 
 pytestmark = pytest.mark.browser
 
@@ -61,11 +60,7 @@ def begin_anew(notebook: Any, explorer: Any, soon: Any) -> None:
     token = next(TOKENS)
     explorer.get_by_test_id("value").fill(str(token))
 
-    def values() -> list[float]:
-        found = json.loads(notebook.run(1))
-        return [*found["leaf_values"], *found["node_values"]]
-
-    soon(lambda: token in values(), True)
+    told(notebook, lambda now: token in [*now["leaf_values"], *now["node_values"]])
     notebook.run(2)
     soon(explorer.get_by_test_id("tree").input_value, TEXT)
 
@@ -226,13 +221,10 @@ def test_python_is_told(notebook: Any, soon: Any) -> None:
     explorer.get_by_test_id("step-aggregation").click()
     explorer.get_by_test_id("table-averages").locator('[data-row="1"][data-column="0"]').click()
 
-    def state() -> tuple[Any, ...]:
-        found = json.loads(notebook.run(1))
-        return found["tree"], found["leaf_values"], found["selected"], found["cell"], found["step"]
-
     tree = "(S (NP the dog) (VP barks word))"
-    soon(state, (tree, [1, 2, 3, 7], 5, [1, 0], "aggregation"))
-    found = json.loads(notebook.run(1))
+    wanted = {"tree": tree, "leaf_values": [1, 2, 3, 7], "selected": 5, "cell": [1, 0]}
+    wanted["step"] = "aggregation"
+    found = told(notebook, lambda now: wanted.items() <= now.items())
     assert found["node_values"] == [10, 20, 30]
     said = [float(x) for x in explorer.locator("[data-testid^=sum-]").all_text_contents()]
     assert said == pytest.approx(found["gathered"], abs=0.005)

@@ -1,11 +1,10 @@
 """WhatIsHidden in JupyterLab and as a file: what is shown there is what Python drew."""
 
-import json
 from typing import Any
 
 import pytest
 
-from tests.browser.widget_pages import in_a_notebook, in_both, pixels, said, slide
+from tests.browser.widget_pages import in_a_notebook, in_both, pixels, said, slide, told
 
 pytestmark = pytest.mark.browser
 
@@ -93,8 +92,7 @@ def test_python_has_the_same_words(notebook: Any, soon: Any) -> None:
     slide(widget, "rate", 1)
     slide(widget, "seed", 2)
     soon(lambda: "3 are" in said(widget), True)
-    found = json.loads(notebook.run(1))
-    assert found["said"] == said(widget)
+    found = told(notebook, lambda now: now["said"] == said(widget))
     assert found["state"] == ["masked_lm", 0.3, 2]
 
 

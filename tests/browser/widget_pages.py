@@ -7,10 +7,13 @@ MAKE shows the widget and saves the file; ASK prints what Python holds. What hol
 is asked in test_every_widget.py.
 """
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from tests.browser.conftest import come
 
 FRAME = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 """What was done to a widget is drawn with the next frame."""
@@ -43,6 +46,13 @@ def in_both(testid: str, file: str, begin: Callable[[Any], None] = lambda widget
         return found
 
     return widget
+
+
+def told(notebook: Any, until: Callable[[dict[str, Any]], bool], cell: int = 1) -> dict[str, Any]:
+    """What Python holds, asked again and again until it is so.
+
+    What was chosen last may reach Python after the page has drawn it and the cell has run."""
+    return come(lambda: json.loads(notebook.run(cell)), until)  # type: ignore[no-any-return]
 
 
 def saved(page: Any, path: Any, testid: str, wide: int = 0) -> Any:

@@ -167,3 +167,19 @@ def test_the_state_of_another_layer_is_refused() -> None:
     _, other = layer.step(x)
     with pytest.raises(TypeError, match="another mechanism"):
         quantized_cache(layer, group=8).step(x, other)
+
+
+@pytest.mark.parametrize(
+    "name", ["sink", "gated_attention", "soft_cap", "qk_norm", "differential", "multi_head_latent"]
+)
+def test_layers_with_more_than_queries_keys_and_values_decode_too(name: str) -> None:
+    """Nothing is rounded yet: token by token it is the layer; then it is not, by a little."""
+    layer = attnlab.build(name, dim=32, heads=4, causal=True).double()
+    x = drawn(2, 20, 32)
+    for residual, moved in ((24, False), (8, True)):
+        small, state, outs = quantized_cache(layer, bits=8, group=8, residual=residual), None, []
+        for token in x.split(1, dim=1):
+            out, state = small.step(token, state)
+            outs.append(out)
+        apart = (torch.cat(outs, dim=1) - layer(x)).abs().max()
+        assert (1e-6 < apart < 0.1) if moved else apart < 1e-12

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from attnlab.experiments.positions import PLANS, SCHEMES, build, problem, score
+from attnlab.experiments.positions import ATTENTIONS, OPEN, PLANS, SCHEMES, build, problem, score
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -33,9 +33,9 @@ def test_lengths_double_from_the_longest_of_training_to_sixteen_times(name: str)
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_every_model_reads_the_longest_sequence(scheme: str) -> None:
     model = build(f"copying, {scheme}")
-    of_contents = model.config.get("attention", "full") == "forgetting"
-    named = "forgetting" if of_contents else model.config.get("positions", "learned")
-    assert named == scheme
+    own = model.config.get("attention", "full")
+    named = model.config.get("positions", "learned") if own == "full" else own
+    assert named == ATTENTIONS.get(scheme, scheme)
     tokens, whole = score(model, PLANS["copying"].of_size(256), sequences=2)
     assert 0 <= whole <= tokens < 50
 
@@ -44,6 +44,17 @@ def test_sinusoids_are_added_to_tokens_times_the_root_of_the_width() -> None:
     learned, sinusoidal = (build(f"lookup, {name}") for name in ("learned", "sinusoidal"))
     tokens = torch.arange(7)[None]
     assert torch.equal(sinusoidal.embedding(tokens), 8 * learned.embedding(tokens))
+
+
+def test_open_gates_begin_near_one_and_all_else_is_equal() -> None:
+    usual, opened = (build(f"lookup, {name}", seed=3) for name in ("forgetting", "open_forgetting"))
+    theirs = opened.state_dict()
+    for name, weight in usual.state_dict().items():
+        if name.endswith("gate.bias"):
+            assert (theirs[name] == OPEN).all()
+            assert (weight.sigmoid() - 0.5).abs().max() < 0.05
+        else:
+            assert torch.equal(theirs[name], weight)
 
 
 class Knowing(nn.Module):

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
+import { Study } from "../attnlab_widgets/cache_view/study.js";
 import { bytesOf, extent, total, within } from "../attnlab_widgets/cache_view/bills.js";
 import { sentence, size, thousands } from "../attnlab_widgets/cache_view/words.js";
 
@@ -18,6 +19,19 @@ test("bytes, extents, scopes and sentence are Python's", () => {
     assert.deepEqual(scoped, one.scoped);
     assert.equal(sentence({ ...one, kinds }), one.said);
   }
+});
+
+test("two choices before a drawing are both kept", () => {
+  const values = { ...known[0], name: known[0].preset.name, layers: known[0].preset.layers, layer: 0, _models: [known[0].preset] };
+  const model = { get: (name) => values[name], set: (name, value) => (values[name] = value), save_changes() {} };
+  const study = new Study(model);
+  study.read();
+  study.set({ scope: "all layers" });
+  study.switch("mqa");
+  assert.deepEqual(new Set(values.layers), new Set(["mqa"]));
+  study.choose(study.layer + 1);
+  study.choose(study.layer + 1);
+  assert.equal(values.layer, 2);
 });
 
 test("sizes have three digits and thousands a comma", () => {

@@ -214,6 +214,8 @@ def _apart(x: Tensor, sets: int) -> Tensor:
 class DifferentialAttention(DenseAttention):
     """Multi-head attention with differences of maps: (b, n, dim) → (b, n, dim)."""
 
+    one_softmax = False
+
     @checked
     def __init__(
         self, dim: Size, heads: Size, *,

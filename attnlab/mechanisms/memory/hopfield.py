@@ -206,6 +206,8 @@ class Hopfield(DenseAttention):
     """Retrieval of stored patterns: (b, n, dim) → (b, n, dim); with a context (b, m, dim), the
     patterns are made of that."""
 
+    one_softmax = False
+
     @checked
     def __init__(
         self, dim: Size, heads: Size, *,

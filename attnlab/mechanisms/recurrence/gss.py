@@ -239,7 +239,7 @@ CARD = Card(
         "fft": (15 * n * sympy.log(2 * n, 2) + 8 * N * n) * dim / k,
         "chunked": 2 * n * (c + 4 * N) * dim / k,
     },
-    launches={"chunked": n / c},
+    launches={"chunked": sympy.sqrt(n / c)},
     memory={
         "naive": w * n * dim + n**2 * dim / k,
         "fft": w * n * dim + (2 * n + N * sympy.sqrt(n)) * dim / k,

@@ -85,7 +85,7 @@ def naive(
     q: Queries, k: SelfKeys, v: SelfValues, *, options: LightningOptions = LightningOptions()
 ) -> Outputs:
     """Fade, write and read, token by token."""
-    S, out, kept = initial_state(k, v), [], log_decays(q, options).exp()[:, :, :1]
+    S, out, kept = initial_state(k, v), [], log_decays(q, options).exp()
     for qi, ki, vi in zip(*(x.split(1, dim=2) for x in (q, k, v)), strict=True):
         S = kept * S + ki.mT @ vi
         out.append(qi @ S)
@@ -94,12 +94,14 @@ def naive(
 
 
 def log_decays(q: Queries, options: LightningOptions) -> Tensor:
-    """-s of every head, (1, h, n, 1)."""
+    """-s of every head, (1, h, 1, 1)."""
     h, n = q.shape[1:3]
     head = torch.arange(1, h + 1, dtype=exact_dtype(q.device), device=q.device)
     factor = 1 - options.layer / (options.layers - 1 + 1e-5) + 1e-5
     slopes = (2 ** (-8 * head / h) * factor).to(upcast(q).dtype)
-    return note("decays", -slopes[None, :, None, None].expand(1, h, n, 1))
+    found = -slopes[None, :, None, None]
+    note("decays", found.expand(1, h, n, 1))
+    return found
 
 
 # ---- matrix
@@ -110,7 +112,8 @@ def matrix(
     q: Queries, k: SelfKeys, v: SelfValues, *, options: LightningOptions = LightningOptions()
 ) -> Outputs:
     """The map of all values at once."""
-    fading = chunks.segments(log_decays(q, options)[..., 0]).exp()
+    log = log_decays(q, options)[..., 0].expand(-1, -1, q.shape[2])
+    fading = chunks.segments(log).exp()
     return note("weights", q @ k.mT * fading) @ v
 
 

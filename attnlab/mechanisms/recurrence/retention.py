@@ -39,17 +39,20 @@ Language Models. 2023, arXiv:2307.08621, section 2.
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+import sympy
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from attnlab.core import chunks
 from attnlab.core.card import Card, letters
 from attnlab.core.carried import reset_rows
 from attnlab.core.convolution import toeplitz
 from attnlab.core.forms import form, upcasting, with_options
 from attnlab.core.heads import Heads
 from attnlab.core.layer import Layer
+from attnlab.core.matrix_memory import chunked_elements
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import exact_dtype, upcast, upcast_together
 from attnlab.core.probe import note
@@ -91,9 +94,14 @@ def naive(q: Queries, k: SelfKeys, v: SelfValues) -> Outputs:
 
 def fading(heads: int, n: int, like: Tensor) -> Float[Tensor, "h n"]:
     """γ⁰ … γ^(n - 1) of every head."""
+    steps = torch.arange(n, device=like.device)
+    return (log_decays(heads, like)[:, None] * steps).exp().to(upcast(like).dtype)
+
+
+def log_decays(heads: int, like: Tensor) -> Float[Tensor, "h"]:
+    """log γ of every head, in double precision."""
     h = torch.arange(heads, dtype=exact_dtype(like.device), device=like.device)
-    log = torch.log1p(-(2.0 ** (-5 - h)))
-    return (log[:, None] * torch.arange(n, device=like.device)).exp().to(upcast(like).dtype)
+    return torch.log1p(-(2.0 ** (-5 - h)))
 
 
 def turned(x: Tensor, positions: Tensor) -> Tensor:
@@ -141,15 +149,8 @@ def chunked(
 @upcasting
 def advance(q: Queries, k: SelfKeys, v: SelfValues, S: Sums, chunk: int) -> tuple[Outputs, Sums]:
     """The outputs of the next tokens after the sum ``S``, and the sum after them."""
-    c = min(chunk, q.shape[2])
-    powers, out = fading(q.shape[1], c + 1, v)[..., None], []
-    inside = toeplitz(powers[:, :-1, 0])
-    for qi, ki, vi in zip(*(x.split(c, dim=2) for x in (q, k, v)), strict=True):
-        t = qi.shape[2]
-        near = (qi @ ki.mT * inside[:, :t, :t]) @ vi
-        out.append(near + powers[:, 1 : t + 1] * (qi @ S))
-        S = powers[:, t, None] * S + ki.mT @ (powers[:, :t].flip(1) * vi)
-    return torch.cat(out, dim=2), S
+    log = log_decays(q.shape[1], v).to(v.dtype)
+    return chunks.advance(q, k, v, S, chunk, log_decay=log[None, :, None, None])
 
 
 FORMS = {"naive": naive, "recurrent": recurrent, "chunked": chunked}
@@ -260,11 +261,11 @@ CARD = Card(
         "recurrent": 4 * h * n * d * e,
         "chunked": 2 * h * n * (c * (d + e) + 2 * d * e),
     },
-    launches={"recurrent": n, "chunked": n / c},
+    launches={"recurrent": n, "chunked": sympy.sqrt(n / c)},
     memory={
         "naive": h * n**2,
         "recurrent": h * n * (d + 2 * e),
-        "chunked": h * n * (d + 2 * e) + h * c**2,
+        "chunked": h * n * (chunked_elements(c, d, e, erase=False) + e),
     },
     notes={
         "naive": ("scores", "weights"),

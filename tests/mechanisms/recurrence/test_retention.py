@@ -87,7 +87,7 @@ def test_products_depend_on_the_distance() -> None:
 
 
 def test_without_decay_it_is_unnormalised_linear_attention(monkeypatch) -> None:
-    monkeypatch.setattr(retention, "fading", lambda heads, n, like: like.new_ones(heads, n))
+    monkeypatch.setattr(retention, "log_decays", lambda heads, like: like.new_zeros(heads))
     q, k, v = drawn()
     wanted = (q @ k.mT * patterns.causal().dense(13)) @ v
     for form in FORMS.values():

@@ -13,9 +13,10 @@ export class Study {
   set(changes) {
     for (const [name, value] of Object.entries(changes)) this.model.set(name, value);
     this.model.save_changes();
+    this.read();
   }
 
-  /** Read the traits, once for each drawing. */
+  /** Read the traits, for a drawing and after a change: the next may come before it is drawn. */
   read() {
     this.state = Object.fromEntries(NAMES.map((name) => [name, this.model.get(name)]));
     const { name, tokens, bits } = this.state;

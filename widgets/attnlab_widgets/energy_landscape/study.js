@@ -50,6 +50,6 @@ export class Study {
   }
 
   movePattern(j, point) {
-    this.set({ patterns: this.state.patterns.map((old, i) => (i === j ? point : old)) });
+    this.set({ patterns: this.model.get("patterns").map((old, i) => (i === j ? point : old)) });
   }
 }

@@ -60,7 +60,7 @@ export class Study {
 
   /** Change the present fact: its key (0), its value (1) or how much it forgets (2). */
   change(at, value) {
-    const { facts, token } = this.state;
+    const [facts, token] = ["facts", "token"].map((name) => this.model.get(name));
     this.set({ facts: facts.map((fact, t) => (t === token ? fact.map((old, i) => (i === at ? value : old)) : fact)) });
   }
 }

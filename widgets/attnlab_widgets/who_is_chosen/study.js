@@ -119,7 +119,7 @@ export class Study {
   moveTo(point) {
     const at = this.place(this.given.queries[this.state.query]);
     const by = point.map((x, axis) => Math.round((x - at[axis]) * 1000) / 1000);
-    this.set({ moved: { ...this.state.moved, [this.state.query]: by } });
+    this.set({ moved: { ...this.get("moved"), [this.state.query]: by } });
   }
 
   /** The names of the keys that a way chose for the query, heaviest first. */

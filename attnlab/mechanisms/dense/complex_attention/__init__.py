@@ -151,6 +151,8 @@ class ComplexAttention(DenseAttention):
     in float32.
     """
 
+    one_softmax = False
+
     @checked
     def __init__(
         self,

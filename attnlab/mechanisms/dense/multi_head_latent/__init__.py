@@ -167,6 +167,8 @@ class MultiHeadLatentAttention(DenseAttention):
     ``step`` decodes with a cache of t·(k + r) numbers per sequence.
     """
 
+    one_softmax = False
+
     @checked
     def __init__(
         self, dim: Size, heads: Size, *,

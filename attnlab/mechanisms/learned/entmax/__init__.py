@@ -139,6 +139,8 @@ class EntmaxAttention(DenseAttention):
     With ``learn_alpha`` each head learns its α between 1 and 2, starting at ``alpha``.
     """
 
+    one_softmax = False
+
     @checked
     def __init__(
         self, dim: Size, heads: Size, *,

@@ -217,7 +217,7 @@ CARD = Card(
         "fft": 15 * n * dim * sympy.log(2 * n, 2) + 4 * N * n * dim,
         "chunked": 2 * n * dim * (c + 2 * N),
     },
-    launches={"recurrent": n, "chunked": n / c},
+    launches={"recurrent": n, "chunked": sympy.sqrt(n / c)},
     memory={
         "naive": n**2 * dim,
         "recurrent": n * dim,
