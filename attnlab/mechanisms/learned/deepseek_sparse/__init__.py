@@ -28,8 +28,7 @@ loss over $S_i$ is 0.
 Cost: $2 h n k (d + e)$ FLOPs for the chosen pairs, and $2 n^2 H c$ for the indexer, which compares
 all pairs in H heads of width c. So the whole is still quadratic, with a smaller factor: in
 DeepSeek-V3.2 (H = 64, c = 128) a pair costs the indexer 16,384 FLOPs, and its latent attention
-278,528. The products of the indexer are the largest tensor here. Decoding keeps c more numbers for
-each token.
+278,528. The indexer's products are the largest tensor. Decoding keeps c more numbers a token.
 
 ``naive``     the equation, dense; what was chosen is the mask.
 ``gathered``  each query fetches its k keys and values.
