@@ -27,13 +27,13 @@ NOTHING = -1
 class DeepSeekSparseOptions(Options):
     """The indexer.
 
-    ``chosen``       k, how many tokens a query attends to.
+    ``chosen``       k, how many tokens a query attends to; 2,048 in DeepSeek-V3.2.
     ``index_heads``  H, its heads.
     ``index_dim``    c, their width; that of the heads of attention unless given.
     ``aligned``      over which tokens it learns to be like attention: "chosen", or "all".
     """
 
-    chosen: Size = 2048
+    chosen: Size = 64
     index_heads: Size = 4
     index_dim: Size | None = None
     aligned: Literal["chosen", "all"] = "chosen"
