@@ -34,6 +34,10 @@ class HeadStatistics:
     ``same``                share to j = i
     ``first``               share to the first real token
     ``delimiter``           share to delimiters; None where no tokens were given
+    ``delimiter_from_others``, ``delimiter_from_delimiters``  the same over the rows of all other
+                            tokens, and over the rows of delimiters alone. Delimiters often attend
+                            to each other, and they are few: only the first of the two says what the
+                            words do
     """
 
     entropy: np.ndarray
@@ -44,6 +48,8 @@ class HeadStatistics:
     same: np.ndarray
     first: np.ndarray
     delimiter: np.ndarray | None = None
+    delimiter_from_others: np.ndarray | None = None
+    delimiter_from_delimiters: np.ndarray | None = None
 
     def rows(self) -> list[dict[str, float]]:
         """One plain dict per head, for a table."""
@@ -112,7 +118,12 @@ def head_sums(
         "first": summed(w[..., 0] if real is None else share(w, _first(real)), counts),
     }
     if tokens is not None:
-        sums["delimiter"] = summed(share(w, _among(tokens, delimiters, b, m, w.device)), counts)
+        among = _among(tokens, delimiters, b, m, w.device)
+        found, own = share(w, among), among[:, :, 0, max(0, m - n) :]
+        sums["delimiter"] = summed(found, counts)
+        if n <= m:  # the queries are the last of the keys' tokens
+            sums["delimiter_from_others"] = summed(found, counts & ~own)
+            sums["delimiter_from_delimiters"] = summed(found, counts & own)
     return sums
 
 

@@ -103,7 +103,7 @@ def relation(
     ValueError for places outside the sequence, and where there is no pair.
     """
     layers = [(name, weights.detach()) for name, weights, _ in layers_of(seen)]
-    places = _places(pairs, layers)
+    places = places_of(pairs, layers)
     found = Counter[Finder]()
     for layer, (_, weights) in enumerate(layers):
         check_weights(weights)
@@ -123,7 +123,7 @@ def relation(
     return Relation(places.shape[1], dict(found), dict(offsets))
 
 
-def _places(pairs: object, layers: Sequence[tuple[str, Tensor]]) -> Tensor:
+def places_of(pairs: object, layers: Sequence[tuple[str, Tensor]]) -> Tensor:
     """(3, pairs): the sequence, the token, its partner."""
     if isinstance(pairs, str) or not isinstance(pairs, Sequence):
         raise TypeError(

@@ -186,7 +186,10 @@ def test_the_shares_of_the_lens_are_the_same_numbers() -> None:
     texts = [["." if t == 3 else str(t) for t in row] for row in tokens.tolist()]
     allowed = CAUSAL.expand(B, 1, N, N)
     theirs = head_statistics(w, texts, mask=allowed)
-    ours = find_heads({"a": w}, texts, mask=CAUSAL).statistics(0)
+    heads = find_heads({"a": w}, texts, mask=CAUSAL)
+    apart = ("delimiter_from_others", "delimiter_from_delimiters")
+    rows = {name: [getattr(head, name) for head in heads] for name in apart}
+    ours = heads.statistics(0) | rows
     for name, column in vars(theirs).items():
         np.testing.assert_allclose(ours[name], column, err_msg=name)
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from attnlab.lens.head_kinds import find_heads
 from attnlab.lens.heads import head_statistics
 
 
@@ -33,7 +34,8 @@ def test_three_heads_by_hand():
         np.testing.assert_allclose(getattr(s, name), values, atol=1e-15, err_msg=name)
     rows = s.rows()
     assert [row["head"] for row in rows] == [0, 1, 2]
-    assert list(rows[0]) == ["head", *expected]
+    apart = ["delimiter_from_others", "delimiter_from_delimiters"]
+    assert list(rows[0]) == ["head", *expected, *apart]
     assert rows[1]["previous"] == 1
     assert isinstance(rows[1]["previous"], float)
 
@@ -89,6 +91,26 @@ def test_tokens_per_row_of_the_batch_and_own_delimiters():
     assert s.delimiter == 0.25
     assert head_statistics(w).delimiter is None
     assert "delimiter" not in head_statistics(w).rows()[0]
+
+
+def test_delimiters_attend_to_delimiters_apart_from_the_rest():
+    """The two rows of [SEP] attend to [SEP] alone; the words attend to it with a fifth each."""
+    tokens = ["[SEP]", "a", "b", "c", "[SEP]"]
+    w = torch.full((1, 2, 5, 5), 0.1)
+    w[:, :, :, 1:4] = 0.8 / 3
+    w[:, 0, [0, 4]] = torch.tensor([0.5, 0, 0, 0, 0.5])
+    s = head_statistics(w, tokens)
+    assert s.delimiter_from_delimiters == pytest.approx([1, 0.2])
+    assert s.delimiter_from_others == pytest.approx([0.2, 0.2])
+    assert s.delimiter == pytest.approx([(2 + 3 * 0.2) / 5, 0.2])
+    some = find_heads({"layer": w}, tokens)
+    assert [head.delimiter_from_delimiters for head in some] == pytest.approx([1, 0.2])
+    assert [head.delimiter_from_others for head in some] == pytest.approx([0.2, 0.2])
+    last = head_statistics(w[:, :, 3:], tokens)
+    assert last.delimiter_from_delimiters == pytest.approx([1, 0.2]), "only the last row is [SEP]"
+    assert last.delimiter_from_others == pytest.approx([0.2, 0.2])
+    none = find_heads({"layer": w}, torch.arange(5)[None])
+    assert all(math.isnan(head.delimiter_from_others) for head in none)
 
 
 def test_half_precision_and_gradients_are_fine():

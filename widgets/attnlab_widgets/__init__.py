@@ -27,6 +27,7 @@ _HOMES = {
     "EnergyLandscape": "energy_landscape",
     "ExpertsView": "experts_view",
     "GraphView": "graph_view",
+    "HeadMap": "head_map",
     "HeadSwitchboard": "head_switchboard",
     "KernelLab": "kernel_lab",
     "LongRangeUse": "long_range_use",
@@ -58,6 +59,7 @@ __all__ = [
     "EnergyLandscape",
     "ExpertsView",
     "GraphView",
+    "HeadMap",
     "HeadSwitchboard",
     "KernelLab",
     "LongRangeUse",
@@ -90,6 +92,7 @@ if _typing.TYPE_CHECKING:
     from attnlab_widgets.energy_landscape import EnergyLandscape
     from attnlab_widgets.experts_view import ExpertsView
     from attnlab_widgets.graph_view import GraphView
+    from attnlab_widgets.head_map import HeadMap
     from attnlab_widgets.head_switchboard import HeadSwitchboard
     from attnlab_widgets.kernel_lab import KernelLab
     from attnlab_widgets.long_range_use import LongRangeUse

@@ -45,6 +45,10 @@ class Head:
     entropy: float
     normalised_entropy: float
     distance: float
+    delimiter_from_others: float = float("nan")
+    """The share that goes to delimiters from all other tokens; NaN where tokens are no texts."""
+    delimiter_from_delimiters: float = float("nan")
+    """The same from delimiters, which often attend to each other."""
 
     @property
     def kind(self) -> str:

@@ -11,6 +11,7 @@ from attnlab.lens.head_kinds.positional import by_place, positional_share
 from attnlab.lens.heads import Sum, head_sums, share, summed
 
 Sums = dict[str, Sum]
+_ROWS = "delimiter_from_others", "delimiter_from_delimiters"
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +51,7 @@ class LayerSums:
                 uniform={n: float(even[n][head]) if n in even else np.nan for n in SHARES},
                 queries={n: int(queries[n][head]) if n in queries else 0 for n in SHARES},
                 positional=float(positional[head]),
-                **{n: float(own[n][head]) for n in STATISTICS},
+                **{n: float(own[n][head]) for n in (*STATISTICS, *_ROWS) if n in own},
             )
             for head in range(self.count)
         ]

@@ -16,6 +16,9 @@ _LARGEST_HALF, _SMALLEST_HALF = 65_504.0, 1e-4
 """Between them the largest number of a head keeps three digits in float16."""
 _ANY_LENGTHS = ("entropy", "normalised_entropy", "first", "delimiter")
 """The statistics that have a meaning where queries and keys are different texts."""
+_KNOWN = (
+    "entropy", "normalised_entropy", "distance", "previous", "next", "same", "first", "delimiter",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +136,7 @@ class Call:
     ) -> dict[str, np.ndarray]:
         whole = None if mask is None else mask[None]
         found = vars(head_statistics(weights[None], list(texts), mask=whole))
-        names = _ANY_LENGTHS if self.kind == "cross" else tuple(found)
+        names = _ANY_LENGTHS if self.kind == "cross" else _KNOWN
         return {name: found[name] for name in names}
 
 

@@ -33,7 +33,7 @@ SIZES: dict[str, dict[str, Any]] = {
     name: {"expand": 1, "state": 32} for name in ("mamba2", "log_linear")
 }
 """Options with which heads have the width of the others."""
-MANY_STATES = ("log_linear",)
+MANY_STATES = ("log_linear", "log_linear_deltanet")
 """Pages whose loop keeps so many numbers for the backward pass, several states for each token, that
 it is run at the shorter length alone."""
 

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from attnlab.core import fenwick
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.measure.count import count
 from attnlab.mechanisms.recurrence import log_linear, mamba2
-from attnlab.mechanisms.recurrence.log_linear import FORMS, LogLinear, LogLinearOptions, levels
+from attnlab.mechanisms.recurrence.log_linear import FORMS, LogLinear, LogLinearOptions
 from tests.mechanisms.recurrence.recurrences import WITH_MAPS, sequence
 
 EVERY = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
@@ -101,7 +102,7 @@ def test_each_token_before_lies_in_one_block() -> None:
     """Blocks of 2^(level - 1) tokens, the largest first, one for each digit of t that is 1; and the
     level of a pair is the highest digit in which its tokens differ."""
     scales = torch.arange(9).double().expand(200, 9)
-    of_pairs = levels.of_pairs(scales)
+    of_pairs = fenwick.of_pairs(scales)
     for t in range(200):
         cut = blocks(t)
         assert sorted(s for tokens in cut.values() for s in tokens) == list(range(t + 1))
@@ -117,7 +118,7 @@ def test_the_states_are_those_of_the_blocks() -> None:
     the others are empty."""
     S, seen = torch.zeros(1, 1, 6, 1, 32), torch.eye(32)
     for t in range(32):
-        S = levels.added_up(S, torch.tensor([[t]]))
+        S = fenwick.added_up(S, torch.tensor([[t]]))
         S[:, :, 0] = seen[t]
         held = {level: row.nonzero().flatten().tolist() for level, row in enumerate(S[0, 0, :, 0])}
         cut = {level: list(tokens) for level, tokens in blocks(t).items()}
@@ -211,7 +212,7 @@ def test_documents_that_end_begin_anew() -> None:
 def test_the_states_after_a_prompt(n: int, levels: int) -> None:
     """At once what token by token gives."""
     _, k, v, _, level, *_ = given = drawn(n, levels=levels)
-    _, wanted = log_linear.advance(*given, *log_linear.initial_states(k, v, level))
+    _, wanted = log_linear.advance(*given, *fenwick.initial_states(k, v, level))
     out, found = log_linear.read(*given, LogLinearOptions(chunk=4))
     torch.testing.assert_close(found, wanted)
     torch.testing.assert_close(out, plain(*given))

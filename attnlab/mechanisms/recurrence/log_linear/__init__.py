@@ -55,32 +55,29 @@ from typing import Literal
 import sympy
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from attnlab.core import chunks
 from attnlab.core.card import Card, letters
-from attnlab.core.convolution import last_inputs
-from attnlab.core.forms import form, upcasting, with_options
-from attnlab.core.heads import check_input
-from attnlab.core.matrix_memory import PerHead, PerToken
-from attnlab.core.options import Options, Size
-from attnlab.core.probe import note
-from attnlab.core.recurrence import check_state
-from attnlab.core.shapes import NewTokens, Outputs, Queries, SelfKeys, SelfValues, Tokens, checked
-from attnlab.core.state_space_block import StateSpaceBlock
-from attnlab.mechanisms.recurrence.log_linear.levels import (
+from attnlab.core.fenwick import (
+    LevelMemory,
     Levels,
     LevelScales,
-    LevelState,
     Seen,
     States,
     added_up,
-    beginning,
     check_levels,
     initial_states,
     of_pairs,
-    ruled,
     states_of,
+    weights_of,
 )
+from attnlab.core.forms import form, upcasting, with_options
+from attnlab.core.matrix_memory import PerHead, PerToken
+from attnlab.core.options import Options, Size
+from attnlab.core.probe import note
+from attnlab.core.shapes import Outputs, Queries, SelfKeys, SelfValues, Tokens, checked
+from attnlab.core.state_space_block import StateSpaceBlock
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +117,16 @@ def naive(
     out, S = advance(q, k, v, step, level, log_A, skip, scale, *initial_states(k, v, level))
     note("state", S)
     return out
+
+
+def ruled(
+    step: PerToken, level: Levels, log_A: PerHead, scale: LevelScales
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Δ and log a, (b, h, n, 1), from ``step``; λ (b, h, n, levels) from ``level``."""
+    lam = weights_of(level, scale)
+    delta = F.softplus(step)[..., None]
+    log_a = -log_A.exp()[:, None, None] * delta
+    return note("steps", delta), note("decays", log_a), lam
 
 
 @upcasting
@@ -198,7 +205,7 @@ FORMS = {"naive": naive, "matrix": matrix, "chunked": chunked}
 # ---- module
 
 
-class LogLinear(StateSpaceBlock):
+class LogLinear(LevelMemory, StateSpaceBlock):
     """Log-linear Mamba-2: (b, n, dim) → (b, n, dim), causal; zeros at padding.
 
     ``step`` decodes; its state is every S, how many tokens were read, and the last inputs.
@@ -213,7 +220,7 @@ class LogLinear(StateSpaceBlock):
             dim, heads, state=options.state, expand=options.expand, groups=options.groups,
             width=options.width,
         )  # fmt: skip
-        self.form, self.options = form, options
+        self.form, self.options, self.most = form, options, options.levels
         self.forms = with_options(FORMS, options)
         self.levels = nn.Linear(dim, heads * options.levels, bias=False)
         self.scale = nn.Parameter(torch.ones(heads, options.levels))
@@ -223,23 +230,13 @@ class LogLinear(StateSpaceBlock):
         step, log_A, skip = super()._gates(x)
         return step, level, log_A, skip, self.scale
 
-    @checked
-    def step(  # type: ignore[override]  # its state has a field more
-        self, x: NewTokens, state: LevelState | None = None
-    ) -> tuple[NewTokens, LevelState]:
-        """The next t tokens given the state after all before them (None at the beginning)."""
-        check_input(x, "x", self.dim, self.into.weight)
-        inputs, (most, N) = self.into(x), (self.options.levels, self.options.state)
-        begin = beginning(inputs, self.options.width - 1, self.value_heads, most, N, self.value_dim)
-        convolved, S, seen = begin if state is None else state
-        check_state(LevelState(convolved, S, seen), begin)
-        q, k, v, step, level, log_A, skip, scale = self._taken(x, inputs, convolved)
-        if state is None:
-            out, S = read(q, k, v, step, level, log_A, skip, scale, self.options)
-        else:
-            out, S = advance(q, k, v, step, level, log_A, skip, scale, S, seen)
-        after = LevelState(last_inputs(inputs, convolved), S, seen + x.shape[1])
-        return self.heads.output(self.heads.join(out), x), note("state", after)
+    def _read(self, *given: Tensor) -> tuple[Tensor, States]:
+        q, k, v, step, level, log_A, skip, scale = given
+        return read(q, k, v, step, level, log_A, skip, scale, self.options)
+
+    def _follow(self, S: States, seen: Seen, *given: Tensor) -> tuple[Tensor, States]:
+        q, k, v, step, level, log_A, skip, scale = given
+        return advance(q, k, v, step, level, log_A, skip, scale, S, seen)
 
 
 # ---- card
