@@ -40,10 +40,10 @@ class Lookup(Task):
     name: ClassVar[str] = "lookup"
 
     def __post_init__(self) -> None:
-        self._check_sizes(length=16, questions=1, keys=4, values=2, words=2)
+        self._check_sizes(length=16, questions=1, keys=4, values=2, words=2, every=1)
         if self.pairs > self.keys:
             raise ValueError(
-                f"One position in four is a pair and the keys are all different, so "
+                f"One position in {self.every} is a pair and the keys are all different, so "
                 f"length={self.length} needs keys of at least {self.pairs}, got keys={self.keys}"
             )
         if self.questions > self.length // 2:
