@@ -40,7 +40,7 @@ class Lookup(Task):
     name: ClassVar[str] = "lookup"
 
     def __post_init__(self) -> None:
-        self._check_sizes(length=16, questions=1, keys=4, values=2, words=2, every=1)
+        self._check_sizes(length=16, questions=1, keys=4, values=2, words=2, every=4)
         if self.pairs > self.keys:
             raise ValueError(
                 f"One position in {self.every} is a pair and the keys are all different, so "

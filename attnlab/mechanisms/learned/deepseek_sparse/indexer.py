@@ -73,7 +73,7 @@ def listed(mask: Bool[Tensor, "b n m"], options: DeepSeekSparseOptions) -> Int[T
 
 
 def products(q: Queries, k: GroupKeys, chosen: Tensor) -> Float[Tensor, "b h n k"]:
-    """Of each query with the keys that it chose, divided by √d."""
+    """The products of each query with the keys that it chose, divided by √d."""
     grouped = q.unflatten(1, (-1, queries_per_key_head(q, k))) * q.shape[-1] ** -0.5
     return torch.einsum("bgrnd,bnkgd->bgrnk", grouped, taken(k, chosen)).flatten(1, 2)
 
