@@ -51,5 +51,5 @@ def test_fewer_pairs_among_more_words():
     task = Lookup(length=64, questions=2, keys=4, values=2, words=3, every=16)
     shown = task.tokens(task.batch("train", 1, seed=0).inputs[0])
     assert task.pairs == len([token for token in shown if "=" in token]) == 4
-    with pytest.raises(ValueError, match="One position in 8 is a pair .* keys of at least 8"):
+    with pytest.raises(ValueError, match=r"One position in 8 is a pair .* keys of at least 8"):
         Lookup(length=64, keys=7, every=8)

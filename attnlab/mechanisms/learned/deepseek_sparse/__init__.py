@@ -33,9 +33,8 @@ DeepSeek-V3.2 (H = 64, c = 128) a pair costs the indexer 16,384 FLOPs, and its l
 ``naive``     the equation, dense; what was chosen is the mask.
 ``gathered``  each query fetches its k keys and values.
 
-DeepSeek-V4 (2026, arXiv:2606.19348) lets the indexer choose among compressed entries: each mixes
-the rows of 4 tokens and of the 4 before, by a softmax for each channel, and beside the chosen 512 a
-window of the last 128 tokens is read. An entry is both key and value of all heads.
+DeepSeek-V4 (2026, arXiv:2606.19348) chooses 512 compressed entries, beside the last 128 tokens: each
+mixes the rows of 4 tokens and of the 4 before, by a softmax for each channel, as key and value.
 
 The paper's letters: $q^I$, $k^I$ and $w^I$ are $\tilde q$, $\tilde k$ and w; H is its $H^I$.
 
@@ -47,9 +46,8 @@ up to k tokens, and beyond them the wrong tokens are read.
 Departures.
 - on attention with keys and values of each head or group; DeepSeek's stands on multi-head latent
   attention, and its indexer reads the latent of the query
-- the scores of the indexer are divided by $\sqrt{H c}$, as in the released code, which changes no
-  choice
-- of two tokens with the same number the earlier is chosen
+- of two tokens with the same number the earlier is chosen; numbers are divided by $\sqrt{H c}$, as
+  in the released code, which changes no choice
 
 Gives up. A query sees nothing of the tokens that the indexer did not choose.
 
@@ -243,11 +241,14 @@ def indexing(chosen: DeepSeekSparseOptions) -> sympy.Expr:
     return 2 * H * n**2 * (d if chosen.index_dim is None else c)
 
 
+def learning(chosen: DeepSeekSparseOptions) -> sympy.Expr:
+    """FLOPs of the products that the indexer learns from."""
+    return 2 * h * n * (n if chosen.aligned == "all" else k) * d
+
+
 def largest(chosen: DeepSeekSparseOptions) -> sympy.Expr:
-    """The scores of the indexer or what was fetched; in training with ``aligned="all"`` perhaps
-    the weights of all pairs."""
-    heads = sympy.Max(H, h) if chosen.aligned == "all" else H
-    return sympy.Max(heads * n**2, h * n * sympy.Min(k, n) * sympy.Max(d, e))
+    """The indexer's products, what was fetched, and the weights of all pairs if it learns them."""
+    return (H + h if chosen.aligned == "all" else H) * n**2 + h * n * k * d
 
 
 CARD = Card(
@@ -261,17 +262,17 @@ CARD = Card(
     options=DeepSeekSparseOptions,
     letters={"k": "chosen", "H": "index_heads", "c": "index_dim"},
     time={
-        "naive": lambda chosen: 2 * h * n**2 * (d + e) + indexing(chosen),
-        "gathered": lambda chosen: 2 * h * n * sympy.Min(k, n) * (d + e) + indexing(chosen),
+        "naive": lambda chosen: 2 * h * n**2 * (d + e) + indexing(chosen) + learning(chosen),
+        "gathered": lambda chosen: 2 * h * n * k * (d + e) + indexing(chosen) + learning(chosen),
     },
-    memory={"naive": sympy.Max(h, H) * n**2, "gathered": largest},
+    memory={"naive": (h + H) * n**2, "gathered": largest},
     notes={
         "naive": ("chosen", "mask", "scores", "weights"),
         "gathered": ("chosen", "mask", "weights"),
     },
     variants=(
-        {"chosen": 3, "index_heads": 2, "index_dim": 6},
-        {"chosen": 4, "kv_heads": 2, "index_heads": 1},
+        {"chosen": 3, "index_heads": 4, "index_dim": 6},
+        {"chosen": 4, "kv_heads": 2, "index_heads": 3},
         {"chosen": 5, "aligned": "all"},
     ),
     build=DeepSeekSparseAttention,

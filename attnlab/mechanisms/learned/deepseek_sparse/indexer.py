@@ -33,7 +33,7 @@ class DeepSeekSparseOptions(Options):
     ``aligned``      over which tokens it learns to be like attention: "chosen", or "all".
     """
 
-    chosen: Size = 64
+    chosen: Size = 128
     index_heads: Size = 4
     index_dim: Size | None = None
     aligned: Literal["chosen", "all"] = "chosen"
