@@ -293,7 +293,8 @@ def _refuse_scheme(c: Card, positions: object) -> None:
     if kind not in c.position_roles:
         what = {"bias": "biases by distance", "encode": "rotated queries and keys"}[kind]
         able = [other.name for other in cards() if kind in other.position_roles]
-        why = f": {c.positions_reason}" if kind == "encode" and c.positions_reason else ""
+        reason = c.positions_reason if kind == "encode" else c.biases_reason
+        why = f": {reason}" if reason else ""
         raise ValueError(
             f"{c.name} cannot take {what}{why}; mechanisms that can: {', '.join(able)}"
         )

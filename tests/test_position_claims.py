@@ -316,6 +316,12 @@ def test_whoever_compares_queries_with_keys_turns_them_or_says_why_not(card: Car
         with pytest.raises(ValueError, match=re.escape(card.positions_reason)):
             layer(card, attnlab.card("rope"), causalities(card)[0])
         assert card.positions_reason in dict(card.rows())["positions"]
+    assert bool(card.biases_reason) == ("bias" not in card.position_roles)
+    if card.biases_reason:
+        with pytest.raises(ValueError, match=re.escape(card.biases_reason)):
+            layer(card, attnlab.card("alibi"), causalities(card)[0])
+        assert card.biases_reason in dict(card.rows())["positions"]
+        assert not any("bias" in parameters_of(form) for form in card.forms.values())
 
 
 def test_wrong_questions_are_answered_in_sentences() -> None:

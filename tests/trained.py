@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 FITS = (
     *("attnlab.train.fit", "attnlab.exercises.stages.train"),
     "attnlab.experiments.loop.descend",
+    "attnlab.lens.attention_probes.attention_probe",
 )
 EXPERIMENTS = "attnlab.experiments."
 GRID_TRAINERS = {"train", "film"}

@@ -69,9 +69,10 @@ class Card:
                   apart; one expression for all forms, or one per form. In n, the widths d, e and
                   dim, the number of heads h, and options: what grows with n is written in n.
     ``memory``    a bound of the elements of the largest tensor a form makes, likewise.
-    ``launches``  form → how the number of operations that its forward pass calls grows with n,
-                  views apart, in n and options: on a GPU each of them launches a kernel. Forms
-                  that are not named call as many at any length.
+    ``launches``  form → how the number of operations that both passes call on a GPU, where each of
+                  them launches a kernel, grows with n; views apart, in n and options. Forms that
+                  are not named call as many at any length. On a CPU some call more, of pieces that
+                  fit its caches.
     ``build``     ``build(dim=…, heads=…, options=…, …) -> nn.Module``; takes ``causal`` where that
                   is optional.
     ``options``   the class of its options; ``build`` and the forms that have options take one as
@@ -191,9 +192,18 @@ class Card:
         taken = ", ".join(
             ("added at the embedding", *(inside[role] for role in self.position_roles))
         )
-        if not self.positions_reason:
-            return taken
-        return f"{taken}; no rotated queries and keys: {self.positions_reason}"
+        if self.positions_reason:
+            taken += f"; no rotated queries and keys: {self.positions_reason}"
+        if self.biases_reason:
+            taken += f"; no biases by distance: {self.biases_reason}"
+        return taken
+
+    @property
+    def biases_reason(self) -> str:
+        """Why a layer that compares queries with keys takes no biases by distance."""
+        if self.role != "attend" or "bias" in self.position_roles:
+            return ""
+        return f"its forms ({', '.join(self.forms)}) are given none to add to the scores of pairs"
 
     def cost(
         self, what: str, form: str = "naive", options: Options | None = None, causal: bool = False

@@ -1,7 +1,13 @@
 """Whether the numbers of a tensor can be looked at, and which ways to compute are open."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
 import torch
 from torch import Tensor
+
+_accelerator = ContextVar("accelerator", default=False)
 
 
 def is_abstract(x: Tensor) -> bool:
@@ -27,6 +33,16 @@ def plain() -> bool:
 
 
 def on_cpu(x: Tensor) -> bool:
-    """True on the CPU and on the meta device, which stands for it: what is counted there without
-    being computed is what the CPU would compute."""
-    return x.device.type in ("cpu", "meta")
+    """True on the CPU and on the meta device, which stands for it unless ``as_on_an_accelerator``:
+    what is counted there without being computed is what the CPU would compute."""
+    return x.device.type == "cpu" or (x.is_meta and not _accelerator.get())
+
+
+@contextmanager
+def as_on_an_accelerator() -> Iterator[None]:
+    """Within it, the meta device stands for a GPU: what is counted there is what it would do."""
+    before = _accelerator.set(True)
+    try:
+        yield
+    finally:
+        _accelerator.reset(before)

@@ -23,12 +23,13 @@ keeps a matrix of 16 × 16 numbers, and the arms differ in what multiplies it be
     hybrid of four layers  three of *delta to 2* and one of *attention* on top
 
 and beside it a layer of the catalogue as it stands: ``lstm``, whose transition is not linear, with
-64 numbers. ``CELLS`` says which of them are trained on which task. So parameters are equal but for
-the gates (the rows say how many), except in four layers, which have four times as many. All
-states have 512 numbers, those of 8 tokens among them; attention over all keys has no bound, four
-layers have more and the LSTM has fewer. Tasks, with the right answers of who only guesses:
+64 numbers. So parameters are equal but for the gates (the rows say how many), except in four
+layers, which have four times as many. All states have 512 numbers, those of 8 tokens among them;
+attention over all keys has no bound, four layers have more and the LSTM has fewer. Tasks, with the
+right answers of who only guesses:
 
     recall         8 pairs, then all 8 keys; 16 values (6 %)
+    recall of 16   16 pairs of 32 keys, then all 16 keys; 16 values (6 %)
     overwriting    8 keys, each written twice, then all 8 keys; 16 values. Who guesses one of the
                    two values of a key is right in 53 % (`attnlab.tasks.overwriting`), and in 65 %
                    with the first and the last pair, which a convolution can recognise
@@ -41,13 +42,34 @@ layers have more and the LSTM has fewer. Tasks, with the right answers of who on
     copying        16 symbols, and then the same again (6 %)
     needle         31 random words, one of them a key of 16, and questions for it (6 %)
 
+Not every arm is trained on every task (``TRAINED``), and what is left out was decided:
+
+- steps up to 2 are trained where a state is tracked, and on recall, where they can only cost
+- on *some keys once* and on exchanges of five objects stand the arms that their sections compare
+- on permutations of five objects of any kind stand the two arms that can follow any three objects;
+  both guess, and the others, which cannot, would guess as well
+- on the needle stand sum and delta rule alone: both are right at twice the length
+- on parity and exchanges the sum is left out, and on exchanges the constant decay, for the decays
+  that can be 1 guess; and on exchanges the hybrid, for its layer with a window stands there
+- on overwriting the constant decay is left out, which the decays of the token contain; so are the
+  LSTM, which recalls nothing, and the hybrid, whose attention recalls all
+- all four layers are trained on parity alone, attention with positions on two tasks, and smaller
+  states and more pairs with some of the rules
+
 Scores are per cent of right answers on unseen sequences; of parity, permutations and the needle
 also those at the last position, and at the last of sequences of twice that length. "d = 4" gives
-queries and keys 4 numbers, and the state of a head 4 × 16. "1200 updates" are three times the
-budget. *Attention with positions* has learned ones, for attention without them cannot tell which of
-two values is newer; those of the second half of longer sequences are not trained. Each arm was
-tried with a learning rate of 0.01 and, unless it was right in 99.5 % then, of 0.003 (one seed); the
-rate with the lower loss on sequences that are not scored has three seeds. Lesson 27 draws what
+queries and keys 4 numbers, and the state of a head 4 × 16; attention with d = 4 has the same
+projections and no bounded state. "1200 updates" are three times the budget. *Attention with
+positions* has learned ones, for attention without them cannot tell which of two values is newer;
+those of the second half of longer sequences are not trained. Two controls ask what else explains a
+score: "others' answers" are models that were trained, and are scored, with the answers of another
+sequence, so that they know all but the content; "steps cut at 1" are trained models whose steps are
+cut when they are scored.
+
+Each arm was tried with a learning rate of 0.01 and, unless it was right in 99.5 % then, of 0.003
+(one seed); the rate with the lower loss on sequences that are not scored has three seeds. Smaller
+states, more pairs, longer budgets and the controls have the rate of their arm on the task (more
+pairs that of recall, others' answers 0.01). Lesson 27 draws what
 
     python -m attnlab.experiments write_erase_read --threads 1 --json \\
         attnlab/experiments/assets/27_write_erase_read.json
@@ -57,10 +79,11 @@ more entry of ``CELLS``.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -72,7 +95,7 @@ from attnlab.core.convolution import short_convolution
 from attnlab.core.matrix_memory import HeadNorm, decay_bias, decay_rates, unit
 from attnlab.experiments.grid import Arm, Grid, Grids, Scores, Trained, parameters, percent
 from attnlab.models.tiny import TinyTransformer
-from attnlab.tasks import SPLITS, UNSCORED, Task
+from attnlab.tasks import SPLITS, UNSCORED, Batch, Example, Task
 from attnlab.tasks.copying import Copying
 from attnlab.tasks.group_words import GroupWords
 from attnlab.tasks.needle import Needle
@@ -88,13 +111,14 @@ class Rule(NamedTuple):
     "channel" (a vector of it). ``erase``: the largest step; 0 for none. ``times``: steps a token.
     ``read``: "state", "softmax" in place of the state, "both" (the first half of the heads has a
     state, the other attends), or "near" (the convolution alone). ``window``: attention sees the
-    last so many tokens, the token itself among them; 0 for all."""
+    last so many tokens, the token itself among them; 0 for all. ``limit``: larger steps are cut."""
 
     decay: str = "none"
     erase: float = 0
     times: int = 1
     read: str = "state"
     window: int = 0
+    limit: float = 2
 
 
 RULES: Mapping[str, Rule] = {
@@ -179,7 +203,7 @@ class Memory(nn.Module):
     def _steps(self, x: Tensor) -> Tensor | None:
         if not self.rule.erase:
             return None
-        b = self.rule.erase * torch.sigmoid(self.steps(x))
+        b = (self.rule.erase * torch.sigmoid(self.steps(x))).clamp(max=self.rule.limit)
         return b.unflatten(-1, (self.rule.times, self.keeping)).flatten(1, 2).mT[..., None]
 
     def _log_decay(self, x: Tensor) -> Tensor | None:
@@ -195,8 +219,41 @@ class Memory(nn.Module):
 
 # ---- the grid
 
+
+@dataclass(frozen=True)
+class OthersAnswers(Task):
+    """The sequences of a task, each with the answers of another one of its batch."""
+
+    of: Task
+    name: ClassVar[str] = "others_answers"
+
+    @property
+    def kind(self) -> str:
+        return self.of.kind
+
+    @property
+    def length(self) -> int:
+        return self.of.length
+
+    @property
+    def vocab(self) -> int | None:
+        return self.of.vocab
+
+    @property
+    def classes(self) -> int | None:
+        return self.of.classes
+
+    def _draw(self, split: str, size: int, generator: np.random.Generator) -> Batch:
+        batch = self.of._draw(split, size, generator)
+        return replace(batch, targets=batch.targets.roll(1, 0))
+
+    def _describe(self, batch: Batch) -> Example:
+        return self.of._describe(batch)
+
+
 TASKS: Mapping[str, Task] = {
     "recall": Recall(pairs=8, queries=8, keys=16, values=16),
+    "recall of 16": Recall(pairs=16, queries=16, keys=32, values=16),
     "overwriting": Overwriting(keys=8, rounds=2, queries=8, values=16),
     "some keys once": Overwriting(keys=8, rounds=4, once=4, queries=8, values=16),
     "parity": GroupWords(length=16, group="Z2"),
@@ -256,96 +313,93 @@ def _scores(trained: Trained) -> Scores:
     return found
 
 
+def _cut(trained: Trained) -> Scores:
+    """The last right answers of a model whose steps are cut at 1 after its training."""
+    for layer in trained.model.modules():
+        if isinstance(layer, Memory):
+            layer.rule = layer.rule._replace(limit=1)
+    return {"last": last_right(trained.model, trained.arm.task)}
+
+
+TRAINED: Mapping[str, tuple[str, ...]] = {
+    "recall": (*RULES, "lstm"),
+    "overwriting": (
+        "sum", "decay by head", "decay by channel", "delta", "gated delta", "channel-gated delta",
+        "attention", "attention of 8 tokens", "hybrid of 8 tokens", "no memory",
+        "attention with positions",
+    ),
+    "some keys once": ("sum", "decay by head", "delta"),
+    "parity": (
+        "constant decay", "decay by head", "decay by channel", "delta", "delta to 2", "gated delta",
+        "gated delta to 2", "channel-gated delta", "delta to 2, twice", "attention",
+        "attention of 8 tokens", "hybrid", "hybrid of 8 tokens", "no memory",
+        "attention with positions", "lstm", "hybrid of four layers",
+    ),
+    "S3 swaps": (
+        "decay by head", "decay by channel", "delta", "delta to 2", "gated delta",
+        "gated delta to 2", "channel-gated delta", "delta to 2, twice", "attention",
+        "attention of 8 tokens", "hybrid of 8 tokens", "no memory", "lstm",
+    ),
+    "S3": (*RULES, "lstm"),
+    "S5 swaps": ("delta", "delta to 2", "lstm"),
+    "S5": ("delta to 2, twice", "lstm"),
+    "copying": (
+        "sum", "constant decay", "decay by head", "decay by channel", "delta", "gated delta",
+        "channel-gated delta", "attention", "attention of 8 tokens", "hybrid", "hybrid of 8 tokens",
+        "no memory", "lstm",
+    ),
+    "needle": ("sum", "delta"),
+}  # fmt: skip
+"""The arms that are trained on each task."""
+AT_ONCE: Mapping[str, tuple[str, ...]] = {
+    "recall": ("sum", "constant decay", "attention", "hybrid"),
+    "overwriting": (
+        "decay by head", "decay by channel", "gated delta", "channel-gated delta",
+        "hybrid of 8 tokens", "attention with positions",
+    ),
+    "some keys once": ("delta",),
+    "parity": ("gated delta to 2", "delta to 2, twice", "lstm", "hybrid of four layers"),
+    "S3 swaps": ("delta to 2", "delta to 2, twice", "hybrid of 8 tokens", "lstm"),
+    "S3": ("lstm",),
+    "copying": ("attention",),
+    "needle": ("sum", "delta"),
+}  # fmt: skip
+"""Of these, those that were right at the first rate, so that no other was tried."""
+SLOWLY: Mapping[str, tuple[str, ...]] = {
+    "recall": (
+        "delta", "delta to 2", "gated delta to 2", "delta to 2, twice", "attention of 8 tokens",
+        "hybrid of 8 tokens", "lstm",
+    ),
+    "overwriting": ("no memory",),
+    "parity": ("attention", "attention of 8 tokens", "hybrid"),
+    "S3 swaps": ("delta",),
+    "S3": ("delta to 2", "hybrid"),
+}  # fmt: skip
+"""And those whose loss was lower at the smaller rate."""
+
+
+def _rates(task: str, arm: str) -> tuple[float, ...]:
+    if arm in AT_ONCE.get(task, ()):
+        return FAST
+    return SLOWER if arm in SLOWLY.get(task, ()) else FASTER
+
+
 CELLS: Mapping[str, Mapping[str, tuple[float, ...]]] = {
-    "recall": {
-        "no memory": FASTER,
-        "sum": FAST,
-        "constant decay": FAST,
-        "decay by head": FASTER,
-        "decay by channel": FASTER,
-        "delta": SLOWER,
-        "gated delta": FASTER,
-        "channel-gated delta": FASTER,
-        "attention": FAST,
-        "attention of 8 tokens": SLOWER,
-        "hybrid of 8 tokens": SLOWER,
-    },
-    "overwriting": {
-        "no memory": SLOWER,
-        "sum": FASTER,
-        "decay by head": FAST,
-        "delta": FASTER,
-        "gated delta": FAST,
-        "channel-gated delta": FAST,
-        "attention": FASTER,
-        "attention with positions": FAST,
-    },
-    "some keys once": {
-        "sum": FASTER,
-        "decay by head": FASTER,
-        "delta": FAST,
-    },
-    "parity": {
-        "no memory": FASTER,
-        "constant decay": FASTER,
-        "decay by head": FASTER,
-        "decay by channel": FASTER,
-        "delta": FASTER,
-        "delta to 2": FASTER,
-        "gated delta": FASTER,
-        "channel-gated delta": FASTER,
-        "attention": SLOWER,
-        "attention with positions": FASTER,
-        "hybrid of 8 tokens": FASTER,
-        "lstm": FAST,
-        "hybrid of four layers": FAST,
-    },
-    "S5 swaps": {
-        "delta": FASTER,
-        "delta to 2": FASTER,
-        "lstm": FASTER,
-    },
-    "S3 swaps": {
-        "no memory": FASTER,
-        "decay by head": FASTER,
-        "delta": SLOWER,
-        "delta to 2": FAST,
-        "gated delta": FASTER,
-        "channel-gated delta": FASTER,
-        "attention": FASTER,
-        "lstm": FAST,
-    },
-    "S3": {
-        "no memory": FASTER,
-        "delta": FASTER,
-        "delta to 2": SLOWER,
-        "delta to 2, twice": FASTER,
-        "lstm": FAST,
-    },
-    "S5": {
-        "delta to 2, twice": FASTER,
-        "lstm": FASTER,
-    },
-    "copying": {
-        "sum": FASTER,
-        "delta": FASTER,
-        "attention": FAST,
-    },
-    "needle": {
-        "sum": FAST,
-        "delta": FAST,
-    },
+    task: {arm: _rates(task, arm) for arm in arms} for task, arms in TRAINED.items()
 }
 """The trainings of tasks and arms: the rates that were tried, the better one first."""
 LONG = 1200
 LONGER: Mapping[str, tuple[str, ...]] = {
-    "recall": ("sum", "delta"),
+    "recall": ("sum", "delta", "delta to 2"),
     "some keys once": ("decay by head",),
     "S5 swaps": ("delta", "delta to 2"),
     "S3": ("delta to 2", "delta to 2, twice"),
 }
 NARROW = ("sum", "decay by head", "delta", "gated delta", "channel-gated delta")
-NARROW_LONGER = ("sum", "delta")
+NARROW_LONGER = (*NARROW, "attention")
+MORE_PAIRS = ("sum", "delta")
+UNTOLD = ("recall", "overwriting", "parity")
+"""Tasks on which *delta to 2* is also trained with the answers of other sequences."""
 PLACED = " with positions"
 STACKS: Mapping[str, tuple[str, ...]] = {
     "hybrid of four layers": (*("delta to 2",) * 3, "attention"),
@@ -388,10 +442,15 @@ MAIN = Grid(
         **{f"recall; {arm}, d = 4, {LONG} updates":
            _cell("recall", arm, CELLS["recall"][arm][0], LONG, head_dim=4)
            for arm in NARROW_LONGER},
+        **{f"recall of 16; {arm}, {LONG} updates":
+           _cell("recall of 16", arm, CELLS["recall"][arm][0], LONG) for arm in MORE_PAIRS},
+        **{f"{task}; delta to 2, others' answers":
+           replace(_cell(task, "delta to 2", FAST[0]), task=OthersAnswers(TASKS[task]))
+           for task in UNTOLD},
     },
     score=_scores,
     baselines={
-        f"{task}; the most frequent answer": partial(_most_frequent, task) for task in CELLS
+        f"{task}; the most frequent answer": partial(_most_frequent, task) for task in TASKS
     },
     figure="{arm}; {what}; seed {seed}",
     **_COMMON,
@@ -406,7 +465,18 @@ TUNING = Grid(
     figure="{arm}; {what}, tried once",
     **_COMMON,
 )  # fmt: skip
-GRID = Grids((MAIN, TUNING))
+CUT = Grid(
+    arms={arm: MAIN.arms[arm] for arm in ("parity; delta to 2", "S3 swaps; delta to 2")},
+    score=_cut,
+    figure="{arm}, steps cut at 1; {what}; seed {seed}",
+    **_COMMON,
+)
+CONTROLS = (
+    *((f"{task}; delta to 2, others' answers", "right") for task in UNTOLD),
+    *((f"{arm}, steps cut at 1", "last") for arm in CUT.arms),
+)
+"""Cells of the controls, and which of their scores tells."""
+GRID = Grids((MAIN, TUNING, CUT))
 SEEDS = MAIN.seeds
 rows, batches = GRID.rows, GRID.batches
 build, train = MAIN.build, MAIN.train

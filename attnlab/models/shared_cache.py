@@ -30,68 +30,65 @@ from torch import Tensor, nn
 from attnlab.core import patterns
 from attnlab.core.attention import DenseAttention
 from attnlab.core.cache import KeyValueCache
-from attnlab.core.heads import Heads, zero_nonfinite_padding
 from attnlab.core.layer import Layer
-from attnlab.core.positions import Rotation, positions_of
-from attnlab.core.probe import note
+from attnlab.core.probe import note, unheard
 
 Caches: TypeAlias = dict[int, KeyValueCache]
 """The number of a layer → its keys and values, during one call of a stack."""
 
 
-class QueryHeads(Heads):
-    """Heads with queries and an output alone, made of those of a layer."""
+class NoProjection(nn.Module):
+    """Stands where a layer makes no keys, or no values: zeros as wide as they would be."""
 
-    def __init__(self, heads: Heads) -> None:
-        nn.Module.__init__(self)
-        self.dim, self.heads, self.kv_heads = heads.dim, heads.heads, heads.kv_heads
-        self.head_dim, self.value_dim = heads.head_dim, heads.value_dim
-        self.query, self.output, self.positions = heads.query, heads.output, heads.positions
+    def __init__(self, query: nn.Module, width: int) -> None:
+        super().__init__()
+        self.width, self._query = width, (query,)  # in a tuple it is no second part of the layer
 
     @property
-    def value(self) -> Any:  # what ``Heads`` asks for device and dtype
-        return self.query
+    def weight(self) -> Tensor:
+        """What ``Heads`` asks for device and dtype."""
+        found: Tensor = self._query[0].weight  # type: ignore[assignment]
+        return found
 
-    def queries(self, x: Tensor, *, padding: Tensor | None = None, start: int = 0) -> Tensor:
-        """(b, n, dim) → (b, h, n, d), turned where the layer has a rotation."""
-        self.check_input(x, "x")
-        q = self.split(self.query(zero_nonfinite_padding(x, padding)), self.head_dim)
-        if isinstance(self.positions, Rotation):
-            at = positions_of(x.shape[1], x.device, padding=padding, start=start)
-            q = self.positions.queries(q, at)
-        return q
+    def forward(self, x: Tensor) -> Tensor:
+        return x.new_zeros(*x.shape[:-1], self.width)
 
 
 class SharedCacheAttention(Layer):
     """Dense attention whose keys and values are shared: (b, n, dim) → (b, n, dim).
 
     Layer ``number`` attends to the keys and values of layer ``source``. Both find them in
-    ``caches``, where the layer that makes them puts them.
+    ``caches``, where the layer that makes them puts them. What else a layer has, such as norms of
+    its queries, gates or a sink, is its own.
     """
 
     shares_cache = True
 
     def __init__(self, attention: DenseAttention, number: int, source: int) -> None:
         super().__init__()
-        self.number, self.source = number, source
-        own = attention.heads
-        self.heads: Any = own if number == source else QueryHeads(own)
-        self.attend, self.causal = attention.attend, attention.causal
+        self.number, self.source, self.attention = number, source, attention
+        if number != source:
+            heads: Any = attention.heads
+            heads.key = NoProjection(heads.query, heads.kv_heads * heads.head_dim)
+            heads.value = NoProjection(heads.query, heads.kv_heads * heads.value_dim)
+            if hasattr(heads, "key_norm"):
+                heads.key_norm = nn.Identity()
+
+    @property
+    def heads(self) -> Any:
+        """The heads of the layer."""
+        return self.attention.heads
 
     def forward(
         self, x: Tensor, padding: Tensor | None = None, *, caches: Caches | None = None
     ) -> Tensor:
         """What each token takes from the others; ``padding`` (b, n) is True at real tokens."""
-        if self.number == self.source:
-            q, k, v = self.heads.project(x, padding=padding)
-            if caches is not None:
-                caches[self.number] = KeyValueCache(k, v)
-        else:
+        q, k, v = self._projected(x, padding=padding)
+        if self.number != self.source:
             k, v = self._found(caches)
-            q = note("queries", self.heads.queries(x, padding=padding))
-            note("keys", k)
-            note("values", v)
-        mask = note("mask", patterns.visible(self.causal, padding))
+        elif caches is not None:
+            caches[self.number] = KeyValueCache(k, v)
+        mask = patterns.visible(self.attention.causal, padding)
         bias = self.heads.bias(q.shape[2], k.shape[2], padding)
         return self._merged(q, k, v, mask, bias)
 
@@ -99,20 +96,23 @@ class SharedCacheAttention(Layer):
         self, x: Tensor, state: KeyValueCache | None = None, *, caches: Caches | None = None
     ) -> tuple[Tensor, KeyValueCache | None]:
         """The next t tokens. The state of a layer that reads another's cache is None."""
-        self.heads.refuse_step(self.causal)
+        self.heads.refuse_step(self.attention.causal)
         if self.number == self.source:
-            q, k, v = self.heads.project(x, start=0 if state is None else state.length)
+            q, k, v = self._projected(x, start=0 if state is None else state.length)
             state = KeyValueCache.extended(state, k, v)
             if caches is not None:
                 caches[self.number] = state
             k, v = state
         else:
             k, v = self._found(caches)
-            q = note("queries", self.heads.queries(x, start=k.shape[2] - x.shape[1]))
-        note("keys", k)
-        note("values", v)
+            q, _, _ = self._projected(x, start=k.shape[2] - x.shape[1])
         bias = self.heads.bias(q.shape[2], k.shape[2])
-        return self._merged(q, k, v, note("mask", patterns.causal()), bias), state
+        return self._merged(q, k, v, patterns.causal(), bias), state
+
+    def _projected(self, x: Tensor, **given: Any) -> tuple[Tensor, Tensor, Tensor]:
+        with unheard():  # the keys that are attended to are noted
+            q, k, v = self.heads.project(x, **given)
+        return q, k, v
 
     def _found(self, caches: Caches | None) -> KeyValueCache:
         if caches is None or self.source not in caches:
@@ -123,8 +123,11 @@ class SharedCacheAttention(Layer):
         return caches[self.source]
 
     def _merged(self, q: Tensor, k: Tensor, v: Tensor, mask: Any, bias: Any) -> Tensor:
-        given = {} if bias is None else {"bias": bias}
-        out: Tensor = self.heads.merge(self.attend(q, k, v, mask=mask, **given))
+        note("queries", q[..., : k.shape[-1]])  # gates may stand behind them
+        note("keys", k)
+        note("values", v)
+        note("mask", mask)
+        out: Tensor = self.heads.merge(self.attention._attend(q, k, v, mask, bias))
         return out
 
     def extra_repr(self) -> str:
@@ -167,16 +170,22 @@ def shared(
 
 
 def _check_layer(attention: nn.Module, number: int, name: object) -> None:
-    usual = isinstance(attention, DenseAttention) and type(attention.heads) is Heads
-    if not usual or type(attention)._attend is not DenseAttention._attend:  # type: ignore[attr-defined]
+    if not isinstance(attention, DenseAttention) or not attention.one_softmax:
         raise ValueError(
-            f"layer {number} is to share a cache, and attention={name!r} has no keys and values "
-            "that another layer could attend to; take 'full' or 'multi_query' for these layers"
+            f"layer {number} is to share a cache, and attention={name!r} does not make its weights "
+            "by one softmax of queries times keys that another layer could make; take 'full', "
+            "'multi_query', 'qk_norm', 'soft_cap', 'sink' or 'gated_attention' for these layers"
         )
 
 
 def _check_equal(attentions: Sequence[Any], number: int, source: int) -> None:
     ours, theirs = attentions[number].heads, attentions[source].heads
+    if type(ours) is not type(theirs):
+        kinds = (type(attentions[each]).__name__ for each in (source, number))
+        raise ValueError(
+            f"layers {source} and {number} share one cache, so their keys should be made alike, "
+            f"got {' and '.join(kinds)}"
+        )
     if ours.kv_heads != theirs.kv_heads:
         raise ValueError(
             f"layers {source} and {number} share one cache, so they should have as many key/value "

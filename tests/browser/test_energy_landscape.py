@@ -87,5 +87,5 @@ def test_python_has_the_same_numbers(notebook: Any, soon: Any) -> None:
     widget.page.keyboard.press("Shift+ArrowUp")
     slide(widget, "steps", 3)
     soon(lambda: len(column(widget, 1)), 4)
-    found = told(notebook, lambda now: now["said"] == said(widget))
-    assert found["energies"] == column(widget, 1)
+    wanted = {"said": said(widget), "energies": column(widget, 1)}
+    told(notebook, lambda now: wanted.items() <= now.items())

@@ -14,6 +14,7 @@ from attnlab.compression import lottery_tickets
 from attnlab.core.experts import room
 from attnlab.exercises.answers import NumberExercise
 from attnlab.experiments import mixtures
+from attnlab.lens.head_distances import head_distances
 from attnlab.mechanisms.convolution.lite_transformer import (
     LiteTransformerOptions,
     LongShortAttention,
@@ -113,6 +114,12 @@ def left_beside_a_sink():
     return float(sink.naive(q, k, torch.ones(1, 1, 9, 1), torch.zeros(1)))
 
 
+def divergence_of_two_rows():
+    """Of one head that is sure of the first of two keys and one that is not, by the lens."""
+    rows = torch.tensor([[[[1.0, 0.0]], [[0.5, 0.5]]]])
+    return float(head_distances({"layer": rows}).divergence[0, 1])
+
+
 # The right numbers, found in another way or rounded as a learner might.
 def bytes_of_a_token():
     """By the cache that a layer of these sizes keeps of one token more."""
@@ -203,6 +210,7 @@ OTHERWISE = {
     "check_uniform_row": (0.0663, 13 / 14**2),
     "check_uniform_share": ((1 / 3 + 2 / 5) / 2, 0.367),
     "check_weight_left": (left_beside_a_sink(),),
+    "check_divergence_by_hand": (divergence_of_two_rows(),),
 }
 
 

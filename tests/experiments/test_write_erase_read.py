@@ -9,6 +9,7 @@ from attnlab.core.convolution import short_convolution
 from attnlab.experiments import write_erase_read as experiment
 from attnlab.experiments.write_erase_read import CELLS, MAIN, RULES, TASKS, Memory, Rule
 from attnlab.mechanisms.recurrence.deltanet import DeltaNet, DeltaNetOptions
+from attnlab.tasks import UNSCORED
 from attnlab.tasks.group_words import GroupWords
 
 STATES = [name for name, rule in RULES.items() if rule.read == "state"]
@@ -104,6 +105,31 @@ def test_a_window_is_of_the_last_eight_tokens(name: str) -> None:
     assert found.tolist() == [n < 8 + 3 for n in range(19)]  # and the convolution's three
 
 
+def test_steps_are_cut_at_the_limit() -> None:
+    """A trained layer's steps above 1 become 1, the others stay."""
+    torch.manual_seed(10)
+    layer = Memory(6, 2, RULES["delta to 2"])
+    x = torch.randn(2, 11, 6)
+    steps = layer._steps(x)
+    layer.rule = layer.rule._replace(limit=1)
+    cut = layer._steps(x)
+    assert (steps > 1).any()
+    assert (steps < 1).any()
+    assert torch.equal(cut, steps.minimum(torch.ones(())))
+
+
+@pytest.mark.parametrize("task", experiment.UNTOLD)
+def test_the_answers_of_others_have_other_contents(task: str) -> None:
+    """Sequences and places of the answers are those of the task."""
+    own = TASKS[task].batch("train", 32, seed=3)
+    others = experiment.OthersAnswers(TASKS[task]).batch("train", 32, seed=3)
+    assert torch.equal(others.inputs, own.inputs)
+    assert torch.equal(others.targets[1:], own.targets[:-1])
+    assert torch.equal(others.targets[0], own.targets[-1])
+    assert torch.equal(others.targets == UNSCORED, own.targets == UNSCORED)
+    assert (others.targets != own.targets).any()
+
+
 def parts(layer: Memory, x: torch.Tensor) -> list[torch.Tensor]:
     mixed = short_convolution(layer.into(x), layer.taps, None)
     q, k, v = (layer._split(part, 1) for part in mixed.split(layer.widths, dim=-1))
@@ -142,7 +168,7 @@ def test_the_last_answer_is_scored() -> None:
     assert 40 < experiment.last_right(first_half, task) < 60
 
 
-@pytest.mark.parametrize("task", CELLS)
+@pytest.mark.parametrize("task", TASKS)
 def test_who_gives_the_most_frequent_answer_knows_little(task: str) -> None:
     chance = 100 / (TASKS[task].vocab if isinstance(TASKS[task], GroupWords) else 16)
     assert chance - 2 < MAIN.baselines[f"{task}; the most frequent answer"](False) < chance + 15

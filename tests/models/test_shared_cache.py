@@ -29,6 +29,27 @@ STACKS: dict[str, dict[str, Any]] = {
     "one cache for all, biases": {"cache_of": [0, 0, 0, 0], "positions": "alibi"},
     "groups": {**CLA, "attention": "gqa", "attention_options": {"kv_heads": 2}},
     "window and one cache": {**YOCO, "positions": "rope"},
+    "gates": {**CLA, "attention": "gated_attention", "positions": "rope"},
+    "norms": {**CLA, "attention": "qk_norm", "positions": "rope"},
+    "norms of all heads, by distance": {
+        **CLA,
+        "attention": "qk_norm",
+        "attention_options": {"norm": "whole"},
+        "positions": "alibi",
+    },
+    "norms after the rotation": {
+        **CLA,
+        "attention": "qk_norm",
+        "attention_options": {"norm": "after_rotation"},
+        "positions": "rope",
+    },
+    "capped scores": {**CLA, "attention": "soft_cap", "attention_options": {"cap": 1.0}},
+    "sinks": {**CLA, "attention": "sink", "attention_options": {"kv_heads": 1}},
+    "a sink in the upper layer alone": {
+        **CLA,
+        "attention": ["full", "sink", "full", "sink"],
+        "positions": "rope",
+    },
     "two bases": {
         "positions": "rope",
         "position_options": [{"base": 1e4}, {"base": 1e4}, {"base": 1e4}, {"base": 1e6}],
@@ -117,7 +138,12 @@ def test_equal_layers_over_one_cache_are_the_usual_model() -> None:
         blocks[0].feed_forward.contract.bias.data.zero_()
     theirs[1].attention.heads.key.weight.data = theirs[0].attention.heads.key.weight.data
     theirs[1].attention.heads.value.weight.data = theirs[0].attention.heads.value.weight.data
-    shared.load_state_dict(usual.state_dict(), strict=False)
+    weights = usual.state_dict()
+    renamed = {
+        name.replace(".attention.", ".attention.attention."): weights[name] for name in weights
+    }
+    missing = shared.load_state_dict(renamed, strict=False).missing_keys
+    assert not missing
     torch.testing.assert_close(shared(tokens()), usual(tokens()))
 
 
@@ -127,7 +153,24 @@ def test_gradients_reach_keys_and_values_from_both_layers() -> None:
     first, second = model.decoder.blocks[0].attention, model.decoder.blocks[1].attention  # type: ignore[union-attr]
     assert first.heads.key.weight.grad.abs().sum() > 0
     names = [name for name, _ in second.named_parameters()]
-    assert names == ["heads.query.weight", "heads.output.weight"]
+    assert names == ["attention.heads.query.weight", "attention.heads.output.weight"]
+
+
+@pytest.mark.parametrize("name", ["gated_attention", "qk_norm", "sink", "soft_cap"])
+def test_what_else_a_layer_has_stays_its_own(name: str) -> None:
+    """All parameters learn, and those of keys and values alone are fewer."""
+    shared, usual = (made(attention=name, **given) for given in (CLA, {}))
+    shared(tokens()).square().mean().backward()
+    for parameter in shared.parameters():
+        assert parameter.grad is not None
+        assert parameter.grad.abs().sum() > 0
+    theirs = {name for name, _ in usual.named_parameters()}
+    ours = {
+        name.replace("attention.attention.", "attention.") for name, _ in shared.named_parameters()
+    }
+    gone = {name.split("attention.")[1] for name in theirs - ours}
+    norms = {"heads.key_norm.weight"} if name == "qk_norm" else set()
+    assert gone == {"heads.key.weight", "heads.value.weight", *norms}
 
 
 @pytest.mark.parametrize("name", STACKS)
@@ -178,7 +221,15 @@ def test_watching_sees_the_keys_of_the_other_layer() -> None:
         ({"cache_of": 2}, "cache_of is a list of one number per layer"),
         ({"cache_of": [0, 0, 2, 2], "depth": "shared"}, "depth='plain', got depth='shared'"),
         ({"cache_of": [0, 0, 2, 2], "checkpoint": True}, "needs keys and values of another"),
-        ({"cache_of": [0, 0, 2, 2], "attention": "mla"}, "attention='mla' has no keys and values"),
+        (
+            {"cache_of": [0, 0, 2, 2], "attention": "mla"},
+            "attention='mla' does not make its weights",
+        ),
+        ({"cache_of": [0, 0, 2, 2], "attention": "differential"}, "take 'full', 'multi_query'"),
+        (
+            {"cache_of": [0, 0, 2, 2], "attention": ["full", "qk_norm", "full", "full"]},
+            "keys should be made alike, got FullAttention and QKNormAttention",
+        ),
         (
             {"cache_of": [0, 0, 2, 2], "attention": ["full", "gqa", "full", "full"]},
             "as many key/value heads, got 2 and 1",

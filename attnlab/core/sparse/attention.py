@@ -164,6 +164,7 @@ def pattern_card(
     letters: Mapping[str, str],
     variants: tuple[Mapping[str, Any], ...],
     forms: Mapping[str, Callable[..., Tensor]] = FORMS,
+    launches: sympy.Expr = sympy.S.One,
     build: Callable[..., nn.Module] = PatternAttention,
     aliases: tuple[str, ...] = (),
     small_options: Mapping[str, Any],
@@ -172,7 +173,8 @@ def pattern_card(
 
     ``pairs`` gives, for the options, the number of allowed pairs of n queries in one head, up to
     terms that grow more slowly in n. ``blocked`` also computes masked pairs, as the queries of a
-    block share one list of keys: ``layout(pattern, n, n).pairs`` counts both.
+    block share one list of keys: ``layout(pattern, n, n).pairs`` counts both. Blocks with equally
+    many keys are one launch; ``launches`` tells how many others there are.
     """
     told = story(docstring)
     return Card(
@@ -189,7 +191,7 @@ def pattern_card(
             "naive": 2 * h * n * m * (d + e),
             "blocked": lambda chosen: 2 * h * (d + e) * pairs(chosen),
         },
-        launches={"blocked": n},
+        launches={"blocked": launches},
         memory={"naive": h * n * m, "blocked": lambda chosen: h * (pairs(chosen) + n * (d + e))},
         notes={"naive": ("scores", "weights"), "blocked": ("log_sum_exp",)},
         departures=(

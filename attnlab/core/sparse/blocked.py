@@ -35,9 +35,8 @@ from attnlab.core.shapes import Keys, Outputs, Queries, Values, checked
 from attnlab.core.sparse.layout import Batch, Layout, layout
 from attnlab.core.tracing import on_cpu, transformed
 
-# The most bytes of keys, values and weights at once: on a CPU they fit its cache. Meta tensors are
-# split as on a CPU.
-PIECE = {"cpu": 4 << 20, "meta": 4 << 20, "else": 256 << 20}
+# The most bytes of keys, values and weights at once: on a CPU they fit its cache.
+PIECE = {"cpu": 4 << 20, "else": 256 << 20}
 
 KERNEL_ROWS = 128  # from so many queries in a block on, the kernel's backward pass is as fast
 
@@ -274,7 +273,7 @@ def _pieces(
     """
     b, h = q.shape[:2]
     generator = torch.Generator(q.device).manual_seed(options.seed) if options.dropout else None
-    budget = PIECE.get(q.device.type, PIECE["else"]) // q.element_size()
+    budget = PIECE["cpu" if on_cpu(q) else "else"] // q.element_size()
     for part_number, part in enumerate(plan.parts):
         for batch in part:
             rows, columns = batch.queries.shape[1], batch.keys.shape[1]

@@ -181,6 +181,7 @@ CARD = pattern_card(
     name="axial",
     options=AxialOptions,
     pairs=pairs,
+    launches=sympy.sqrt(n),
     letters={"w": "width"},
     variants=(
         {"width": 32},

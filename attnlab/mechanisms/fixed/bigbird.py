@@ -49,6 +49,8 @@ Transformers for Longer Sequences. NeurIPS 2020, arXiv:2007.14062, section 2 and
 from dataclasses import dataclass
 from typing import ClassVar
 
+import sympy
+
 from attnlab.core import patterns
 from attnlab.core.card import letters
 from attnlab.core.options import Count, Size
@@ -146,6 +148,7 @@ CARD = pattern_card(
     name="bigbird",
     options=BigBirdOptions,
     pairs=lambda _: n * (B * (w + 2 * G + r) + 2 * t),
+    launches=sympy.sqrt(n),
     letters={
         "B": "block",
         "w": "window",

@@ -168,6 +168,7 @@ CARD = pattern_card(
     name="sparse_transformer",
     options=SparseTransformerOptions,
     pairs=pairs,
+    launches=n,
     letters={"s": "stride", "c": "columns"},
     variants=(
         {"kind": "fixed", "stride": 24},

@@ -246,7 +246,7 @@ class LogLinearDeltaNet(LevelMemory):
 
 n, h, d, e, c, p, M = letters("n h d e c p M")
 convolution = 2 * p * n * h * (2 * d + e)
-across = d * (d + e) * (2 + sympy.log(n / c, 2) + 2 * d / c)
+across = d * (d + e) * (2 + sympy.log(n / c, 2))  # and 2 d² (d + e) / c for the states of blocks
 
 CARD = Card(
     __doc__,

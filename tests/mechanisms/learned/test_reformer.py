@@ -19,6 +19,7 @@ from attnlab.mechanisms.learned.reformer import (
     ReformerOptions,
     attended,
     chunked,
+    chunks,
     hash_buckets,
     naive,
     unit,
@@ -191,7 +192,7 @@ def test_chunks_are_the_same_in_blocks_of_any_size(
     monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
     """Some chunks of one head at a time, or all chunks of some heads."""
-    monkeypatch.setattr("attnlab.mechanisms.learned.reformer.chunks.BLOCK", block)
+    monkeypatch.setitem(chunks.BLOCK, "cpu", block)
     made_ = [x.requires_grad_() for x in made()[:2]]
     rotations = made()[2]
     results = []

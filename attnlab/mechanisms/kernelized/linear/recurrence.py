@@ -28,7 +28,7 @@ from attnlab.core.integers import check_integer
 from attnlab.core.precision import no_autocast, upcast_together
 from attnlab.core.probe import note
 from attnlab.core.recurrence import check_state
-from attnlab.core.tracing import plain
+from attnlab.core.tracing import on_cpu, plain
 
 
 class Sums(NamedTuple):
@@ -177,7 +177,7 @@ def _spans(q: Tensor, v: Tensor, chunk: int) -> list[slice]:
     whole = n - n % chunk
     per_token = q.shape[0] * q.shape[1] * max(q.shape[-1], v.shape[-1])
     step = max(1, SPAN // max(1, per_token * chunk)) * chunk
-    if q.device.type not in ("cpu", "meta"):
+    if not on_cpu(q):
         step = max(1, whole)  # an accelerator wants all of it at once
     spans = [slice(i, min(i + step, whole)) for i in range(0, whole, step)]
     return spans + [slice(whole, n)] * (whole < n)

@@ -184,7 +184,6 @@ CARD = Card(
     forms=FORMS,
     causal="optional",
     time=2 * h * n * m * (d + e),
-    launches={"implicit": n * m},
     memory=h * n * m,
     notes={"naive": SEEN, "implicit": SEEN},
     variants=({"alpha": 1.2, "learn_alpha": True},),

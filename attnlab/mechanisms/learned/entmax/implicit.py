@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from attnlab.core.derivatives import forbid_double_backward
-from attnlab.core.tracing import is_abstract
+from attnlab.core.tracing import is_abstract, on_cpu
 from attnlab.mechanisms.learned.entmax.definition import bisected, excess, shifted, slopes_of
 
 PIECE = 1 << 17  # scores that are computed at once on a CPU
@@ -79,7 +79,7 @@ class _Entmax(torch.autograd.Function):
 
 
 def _pieces(z: Tensor) -> list[slice]:
-    rows = max(1, PIECE // z.shape[-1]) if z.device.type == "cpu" else max(1, len(z))
+    rows = max(1, PIECE // z.shape[-1]) if on_cpu(z) else max(1, len(z))
     return [slice(start, start + rows) for start in range(0, len(z), rows)]
 
 

@@ -235,7 +235,6 @@ CARD = Card(
         "naive": h * n**2,
         "blocked": h * n * ((c + 1) * (B + d + e) + 3 * (w + d + e) + n / s),
     },
-    launches={"blocked": n},
     notes=dict.fromkeys(FORMS, ("gates", "blocks", "weights")),
     variants=(
         {"stretch": 4, "stride": 2, "block": 4, "chosen": 4, "window": 5},

@@ -251,7 +251,6 @@ CARD = Card(
         "naive": 2 * h * n**2 * (d + e) + h * r * b * d * n,
         "chunked": 4 * h * r * m * n * (d + e + 1) + h * r * b * d * n,
     },
-    launches={"chunked": n},
     memory={"naive": h * r * n**2, "chunked": h * n * (b / 2 + r + d + e + 1)},
     notes={"naive": ("buckets", "weights"), "chunked": ("buckets",)},
     variants=(

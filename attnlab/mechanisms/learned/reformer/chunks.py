@@ -13,9 +13,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from attnlab.core.tracing import on_cpu
 from attnlab.mechanisms.learned.reformer.hashing import NOT_HASHED, Places
 
-BLOCK = 1 << 18  # scores computed at once, few enough for a processor's cache
+BLOCK = {"cpu": 1 << 18, "else": 1 << 24}
+"""Scores computed at once: on a CPU few enough for its cache."""
 NOBODY = -2  # in place of the bucket of a key: that of no query
 
 At = tuple[slice, slice]
@@ -44,7 +46,8 @@ class Rounds:
 
     def blocks(self) -> list[At]:
         """All chunks of some groups, or some chunks of one group."""
-        at_once = max(1, BLOCK // (2 * self.chunk**2))
+        scores = BLOCK["cpu" if on_cpu(self.order[0]) else "else"]
+        at_once = max(1, scores // (2 * self.chunk**2))
         groups, chunks = max(1, at_once // self.chunks), min(self.chunks, at_once)
         return [
             (slice(g, g + groups), slice(c, c + chunks))
