@@ -28,13 +28,13 @@ loss over $S_i$ is 0.
 Cost: $2 h n k (d + e)$ FLOPs for the chosen pairs, and $2 n^2 H c$ for the indexer, which compares
 all pairs in H heads of width c. So the whole is still quadratic, with a smaller factor: in
 DeepSeek-V3.2 (H = 64, c = 128) a pair costs the indexer 16,384 FLOPs, and its latent attention
-278,528. The indexer's products are the largest tensor. Decoding keeps c more numbers a token.
+278,528. Decoding keeps c more numbers a token.
 
 ``naive``     the equation, dense; what was chosen is the mask.
 ``gathered``  each query fetches its k keys and values.
 
-DeepSeek-V4 (2026, arXiv:2606.19348) chooses 512 compressed entries, beside the last 128 tokens: each
-mixes the rows of 4 tokens and of the 4 before, by a softmax for each channel, as key and value.
+DeepSeek-V4 (2026, arXiv:2606.19348) chooses 512 compressed entries, beside the last 128 tokens.
+Each mixes the rows of 8 tokens, by a softmax for each channel, and is both key and value.
 
 The paper's letters: $q^I$, $k^I$ and $w^I$ are $\tilde q$, $\tilde k$ and w; H is its $H^I$.
 
@@ -44,8 +44,7 @@ turns halves and the attention neighbouring coordinates: with one layout for bot
 up to k tokens, and beyond them the wrong tokens are read.
 
 Departures.
-- on attention with keys and values of each head or group; DeepSeek's stands on multi-head latent
-  attention, and its indexer reads the latent of the query
+- keys and values are of each head or group; DeepSeek's are of multi-head latent attention
 - of two tokens with the same number the earlier is chosen; numbers are divided by $\sqrt{H c}$, as
   in the released code, which changes no choice
 
@@ -247,7 +246,7 @@ def learning(chosen: DeepSeekSparseOptions) -> sympy.Expr:
 
 
 def largest(chosen: DeepSeekSparseOptions) -> sympy.Expr:
-    """The indexer's products, what was fetched, and the weights of all pairs if it learns them."""
+    """The indexer's products, what was fetched, and all weights where it learns them."""
     return (H + h if chosen.aligned == "all" else H) * n**2 + h * n * k * d
 
 
