@@ -117,12 +117,12 @@ def _map(drawing: Drawing, widget: Any, top: float) -> float:
     side = min(_WIDE - _MARGIN - left, top + _HIGH - upper)
     cell = side / n
     codes, weights = found.codes[widget.at], found.weights[widget.at]
-    palette = [blend(CIVIDIS, at / (_LEVELS - 1)) for at in range(_LEVELS)] + ["#00000000"]
+    palette = [blend(CIVIDIS, at / (_LEVELS - 1)) for at in range(_LEVELS)]
     masked = codes == MASKED
+    levels = np.where(masked, 0, np.round(np.sqrt(weights) * (_LEVELS - 1)).astype(int))
+    drawing.map(levels, palette, left, upper, side, side)
     if masked.any():
         drawing.hatch(masked, left, upper, side, side)
-    levels = np.where(masked, _LEVELS, np.round(np.sqrt(weights) * (_LEVELS - 1)).astype(int))
-    drawing.map(levels, palette, left, upper, side, side)
     drawing.frame(left - 1, upper + widget.query * cell - 1, side + 2, cell + 2, SERIES[1], 2)
     if labelled:
         for at, token in enumerate(found.tokens):
