@@ -43,7 +43,10 @@ FLOORS = {
     "widgets": 6,
     "tools": 7,
 }
-NEIGHBOURS = {("models", "catalog")}  # a model takes its mechanism by name
+NEIGHBOURS = {
+    ("models", "catalog"),  # a model takes its mechanism by name
+    ("experiments", "pretrained"),  # an experiment may look at a model that comes with attnlab
+}
 NEIGHBOURS_IN_FUNCTIONS = {("measure", room) for room in ("lens", "tasks", "train", "exercises")}
 ONLY = {
     "figures": {"core", "structures"}

@@ -202,8 +202,9 @@ def check(
 
 
 def _is_wide_bias(name: str, value: Tensor, exact: tuple[str, torch.dtype]) -> bool:
-    """Whether it is a bias in float32 for queries in a half precision, whose scores are float32."""
-    return name == "bias" and value.dtype == torch.float32 and exact[1].itemsize == 2
+    """Whether it is a bias or an indexer's scores in float32 for queries in a half precision, whose
+    own scores are float32."""
+    return name in ("bias", "index") and value.dtype == torch.float32 and exact[1].itemsize == 2
 
 
 def _meant(

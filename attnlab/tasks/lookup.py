@@ -25,9 +25,9 @@ START = "<s>"
 class Lookup(Task):
     """`length` positions: a start, a text of words and pairs, a separator, and `questions`.
 
-    One position in four is a pair, with different keys. Tokens are the values, then the pairs (all
-    values of the first key, then of the second, …), then one question for each key, then words,
-    start and separator. The text and the questions decide the split.
+    One position in `every` is a pair, with different keys. Tokens are the values, then the pairs
+    (all values of the first key, then of the second, …), then one question for each key, then
+    words, start and separator. The text and the questions decide the split.
     """
 
     length: int = 32
@@ -35,14 +35,15 @@ class Lookup(Task):
     keys: int = 128
     values: int = 4
     words: int = 32
+    every: int = 4
     kind: ClassVar[str] = "language_model"
     name: ClassVar[str] = "lookup"
 
     def __post_init__(self) -> None:
-        self._check_sizes(length=16, questions=1, keys=4, values=2, words=2)
+        self._check_sizes(length=16, questions=1, keys=4, values=2, words=2, every=4)
         if self.pairs > self.keys:
             raise ValueError(
-                f"One position in four is a pair and the keys are all different, so "
+                f"One position in {self.every} is a pair and the keys are all different, so "
                 f"length={self.length} needs keys of at least {self.pairs}, got keys={self.keys}"
             )
         if self.questions > self.length // 2:
@@ -54,7 +55,7 @@ class Lookup(Task):
     @property
     def pairs(self) -> int:
         """How many pairs the text has."""
-        return self.length // 4
+        return self.length // self.every
 
     @property
     def vocab(self) -> int:

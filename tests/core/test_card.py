@@ -33,6 +33,8 @@ def test_order_is_the_leading_term_without_constants() -> None:
     assert card().order("time") == d * n**2
     assert card().order_latex("memory") == r"O(h n^{2})"
     assert card(time=2 * n**1.5 + n).order("time") == n**1.5
+    transform = 15 * n * d * sympy.log(2 * n, 2) + 4 * n * d * h + n * sympy.log(d)
+    assert card(time=transform).order("time") == n * d * sympy.log(n)
 
 
 def test_plain_text() -> None:

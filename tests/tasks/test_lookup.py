@@ -45,3 +45,11 @@ def test_sizes_that_leave_no_room_are_refused():
     with pytest.raises(ValueError, match="should be at most 10 with length=20, got questions=11"):
         Lookup(length=20, questions=11)
     assert Lookup(length=16, questions=8).batch("train", 3, 0).inputs.shape == (3, 16)
+
+
+def test_fewer_pairs_among_more_words():
+    task = Lookup(length=64, questions=2, keys=4, values=2, words=3, every=16)
+    shown = task.tokens(task.batch("train", 1, seed=0).inputs[0])
+    assert task.pairs == len([token for token in shown if "=" in token]) == 4
+    with pytest.raises(ValueError, match=r"One position in 8 is a pair .* keys of at least 8"):
+        Lookup(length=64, keys=7, every=8)
