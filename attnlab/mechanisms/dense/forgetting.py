@@ -18,6 +18,12 @@ the slope −log f; where $f_t = 0$ nothing before token t is seen any more. The
 token has no effect. The gates tell the order of the tokens, so the layer needs no positions; it can
 take a rotation.
 
+Selective attention (Leviathan, Kalman, Matias, ICLR 2025, arXiv:2410.02703) lets each token choose
+which keys are to be forgotten. What is added to the score of key j is $-\sum_{s < i} S_{sj}$, with
+the positive scores S of one head, without those of a token for itself and for the first token. If
+$S_{sj}$ were one number for all keys up to s, token s itself among them, it would be the gate
+$f_{s+1} = e^{-S_s}$ here.
+
 Cost: $2 h n m (d + e)$ FLOPs, as full attention, and h numbers a token for the gates. A token is
 kept with one number more than its key and value.
 

@@ -151,3 +151,26 @@ def test_wrong_calls() -> None:
     for form in FORMS.values():
         with pytest.raises(ValueError, match=r"`gate` .* m is 5, expected 7"):
             form(q, k, v, gate[..., :5])
+
+
+def selective(q: Tensor, k: Tensor, v: Tensor, selected: Tensor) -> Tensor:
+    """Causal attention where what earlier tokens have selected against a key is subtracted:
+    ``selected`` (b, n, m) ≥ 0, row s of which counts for the rows after it."""
+    n = q.shape[2]
+    before = torch.cat((torch.zeros_like(selected[:, :1]), selected[:, :-1]), dim=1).cumsum(dim=1)
+    scores = q @ k.mT * q.shape[-1] ** -0.5 - before[:, None]
+    later = torch.ones(n, n, dtype=torch.bool).triu(1)
+    return scores.masked_fill(later, -torch.inf).softmax(dim=-1) @ v
+
+
+@each_form
+def test_selective_attention_with_one_number_a_row_is_a_gate_of_the_next_token(form) -> None:
+    q, k, v, _ = made(n=7)
+    numbers = torch.rand(2, 7, dtype=torch.float64) + 0.1
+    selected = numbers[..., None].expand(2, 7, 7).tril()
+    gate = -torch.expm1(numbers).log()  # σ of it is e^(-number)
+    gate = torch.cat((torch.zeros_like(gate[:, :1]), gate[:, :-1]), dim=1)
+    of_heads = gate[:, None].expand(2, 3, 7)
+    torch.testing.assert_close(form(q, k, v, of_heads), selective(q, k, v, selected))
+    nothing = selective(q, k, v, torch.zeros_like(selected))
+    torch.testing.assert_close(nothing, full.naive(q, k, v, mask=patterns.causal()))

@@ -43,6 +43,17 @@ def test_each_form_is_the_quotient_in_plain_numbers(form) -> None:
 
 
 @each_form
+def test_sigmoid_attention_is_a_sum_over_single_keys(form) -> None:
+    """Each key competes with the sink logit −b alone: σ(s + b)."""
+    q, k, v, sink = made()
+    weights = torch.sigmoid(q @ k.mT * q.shape[-1] ** -0.5 - sink[:, None, None])
+    alone = [form(q, k[:, :, j : j + 1], v[:, :, j : j + 1], sink) for j in range(k.shape[2])]
+    torch.testing.assert_close(sum(alone), weights @ v)
+    n = torch.tensor(k.shape[2]).double()  # equal scores of 0 and b = −log n: n of 1 / (n + 1)
+    torch.testing.assert_close(n * torch.sigmoid(-n.log()), n / (n + 1))
+
+
+@each_form
 def test_a_sink_is_a_gate_that_the_scores_decide(form) -> None:
     """σ(L − b) times the output of a softmax; and a gate σ(g) is a sink at L − g."""
     q, k, v, sink = made()
