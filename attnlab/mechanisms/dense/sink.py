@@ -18,8 +18,8 @@ themselves decide, and a gate $\sigma(g_i)$ is a sink with the logit $L_i - g_i$
 is $\partial o_i / \partial b = -(1 - \sum_j w_{ij})\, o_i$.
 
 Sigmoid attention (Ramapuram et al., ICLR 2025, arXiv:2409.04431) lets each key count by itself,
-with the weight $\sigma(s_{ij} + b)$ and b = −log n for texts of n tokens: a sum of attentions to one
-key each, all with the sink logit −b.
+with the weight $\sigma(s_{ij} + b)$ and b = −log n for texts of n tokens: a sum of attentions to
+one key each, all with the sink logit −b.
 
 Cost: that of full attention, $2 h n m (d + e)$ FLOPs; one number for each head is learned.
 
