@@ -29,7 +29,7 @@ LASTS: dict[str, tuple[str, Any, Any]] = {
 ROUNDED = {"lightning": 8}
 """Queries, keys and values that are rounded as sums and again by their function: each of the two
 moves outputs by 2.2 to 3.5 units, if all else is computed in float64."""
-CHOOSES = {"memorizing_transformer", "routing_transformer"}
+CHOOSES = {"deepseek_sparse", "memorizing_transformer", "routing_transformer"}
 """Of keys that score alike they choose others in half precision; the mean is the same."""
 
 

@@ -37,7 +37,7 @@ class HeadStatistics:
     ``delimiter_from_others``, ``delimiter_from_delimiters``  the same over the rows of all other
                             tokens, and over the rows of delimiters alone. Delimiters often attend
                             to each other, and they are few: only the first of the two says what the
-                            words do
+                            words do. None also where no row is one of theirs
     """
 
     entropy: np.ndarray
@@ -82,7 +82,11 @@ def head_statistics(
     """
     sums = head_sums(weights, tokens, delimiters, mask=mask, padding=padding)
     with np.errstate(invalid="ignore"):  # a head without any row: NaN
-        return HeadStatistics(**{name: total / rows for name, (total, rows) in sums.items()})
+        return HeadStatistics(**{
+            name: total / rows
+            for name, (total, rows) in sums.items()
+            if rows.any() or "_from_" not in name
+        })  # fmt: skip
 
 
 def head_sums(

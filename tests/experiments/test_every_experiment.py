@@ -16,7 +16,7 @@ from attnlab.measure import command
 NAMES = command.names(experiments)
 GRIDS = [name for name in NAMES if hasattr(command.module(experiments, name), "GRID")]
 BY_FIGURE = [name for name in NAMES if hasattr(command.module(experiments, name), "row")]
-SMALL = 200_000  # bytes; all lessons load what is stored
+SMALL = 300_000  # bytes; all lessons load what is stored
 
 
 @cache
