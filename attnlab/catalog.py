@@ -84,7 +84,7 @@ class Catalog(tuple[Card, ...]):
         )
 
 
-_LEFT = "text-align:left"
+_LEFT = "text-align:left;padding:5px 4px"
 TITLES = {
     "feed": "Feed-forward layers: each position alone",
     "join": "Joins: how a sublayer joins the stream",
