@@ -709,7 +709,7 @@ def _launches(card: Card, variant: int, form: str) -> tuple[sympy.Expr, tuple[in
     return claim, lengths, counted
 
 
-def _at(claim: sympy.Expr, lengths: tuple[int, ...]) -> list[float]:
+def _at(claim: sympy.Expr, lengths: Sequence[int]) -> list[float]:
     return [float(claim.subs(dict.fromkeys(claim.free_symbols, n))) for n in lengths]
 
 
