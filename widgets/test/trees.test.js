@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { MOST, oneWord, read, write } from "../attnlab_widgets/tree_explorer/brackets.js";
+import { Study } from "../attnlab_widgets/tree_explorer/study.js";
 import { accumulated, changed, fromWords, listed, mask, names, numbered, shape, shares, unwrapped, valued, without, withWord, wrapped } from "../attnlab_widgets/tree_explorer/trees.js";
 
 const known = JSON.parse(readFileSync(new URL("./trees.json", import.meta.url), "utf8"));
@@ -95,4 +96,14 @@ test("what is typed as a label stays one word", () => {
   assert.equal(oneWord(" a b(c-RRB- "), "a␣b(c)");
   assert.equal(write({ label: oneWord(" a b(c) "), children: [] }), "a␣b-LRB-c-RRB-");
   assert.equal(oneWord("  "), "");
+});
+
+test("the chosen cell stays inside a tree that lost its last words", () => {
+  const wide = tree("(S (NP the dog) (VP barks loudly))", { leaf_values: [1, 2, 3, 4], node_values: [10, 20, 30], weights: [1, 1, 1, 1] });
+  const values = { tree: write(wide.root), ...listed(wide), selected: 6, cell: [2, 3], _maps: [], _data: new DataView(new ArrayBuffer(0)) };
+  const study = new Study({ get: (name) => values[name], set: (name, value) => (values[name] = value), save_changes() {} });
+  const root = without(study.tree.root, study.tree.keys[6]);
+  study.edit(root, root);
+  assert.equal(values.tree, "(S (NP the dog))");
+  assert.deepEqual([values.selected, values.cell], [2, [0, 0]]);
 });

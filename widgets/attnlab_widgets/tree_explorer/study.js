@@ -1,6 +1,6 @@
 // What the panels share: the tree with its numbers, what is chosen and pointed at, and undo.
 import { excess, read, write } from "./brackets.js";
-import { accumulated, above, below, branch, listed, mask, names, numbered, shape, valued } from "./trees.js";
+import { accumulated, above, below, listed, mask, names, numbered, shape, valued } from "./trees.js";
 
 const LISTS = ["leaf_values", "node_values", "weights"];
 const KEPT = ["tree", ...LISTS, "selected", "cell"];
@@ -69,7 +69,10 @@ export class Study {
 
   cellOf(tree, key) {
     const [node, leaf] = this.cell;
-    if (key >= tree.n) return [key - tree.n, branch(tree, key - tree.n, leaf) ? leaf : below(tree, key - tree.n)[0]];
+    if (key >= tree.n) {
+      const leaves = below(tree, key - tree.n); // the word chosen before may be none of this tree
+      return [key - tree.n, leaves.includes(leaf) ? leaf : leaves[0]];
+    }
     return [above(tree, key).includes(node) ? node : tree.parents[key], key];
   }
 
