@@ -8,7 +8,7 @@ its root mean square before it is projected.
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import sympy
 import torch
@@ -110,12 +110,20 @@ class MatrixMemory(Layer):
     the norm.
     """
 
+    State: ClassVar[type[MatrixState]] = MatrixState
+    """What ``step`` gives and takes: each page has its own, so that no page goes on with what
+    another has written by another rule."""
     forms: Mapping[str, Callable[..., Tensor]]
     form: str
     fused = True
     """Whether queries, keys and values are one projection of the same tokens, ``into``."""
     taps: nn.Parameter | None
     bias: nn.Parameter | None
+
+    def __init_subclass__(cls, **given: Any) -> None:
+        super().__init_subclass__(**given)
+        place = {"__module__": cls.__module__, "__qualname__": f"{cls.__qualname__}.State"}
+        cls.State = type("State", (MatrixState,), {**place, "__slots__": ()})
 
     def __init__(
         self, dim: int, heads: int, *, width: int | None, head_dim: int | None,
@@ -209,7 +217,7 @@ class MatrixMemory(Layer):
         check_input(x, "x", self.dim, next(self.parameters()))
         inputs = self._carried(x)
         size = (len(x), self.value_heads, self.head_dim, self.value_dim)
-        begin = MatrixState(
+        begin = self.State(
             inputs.new_zeros(len(x), self.reach, inputs.shape[-1]),
             upcast(inputs).new_zeros(size),
         )
@@ -218,5 +226,5 @@ class MatrixMemory(Layer):
         check_state(state, begin)
         given = self._taken(x, inputs, state.inputs)
         out, sums = self._advance(state.sums, *given)
-        after = MatrixState(last_inputs(inputs, state.inputs), sums)
+        after = self.State(last_inputs(inputs, state.inputs), sums)
         return self._output(out, x, state.inputs, *given), note("state", after)

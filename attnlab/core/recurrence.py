@@ -62,12 +62,13 @@ def _rows_moved(x: Tensor, back: Tensor, padding: Tensor) -> Tensor:
 
 
 def check_state(state: Any, needed: Any) -> None:
-    """Raise a sentence unless every tensor of ``state`` has the shape, dtype and device of the one
-    in ``needed``, the state at the beginning."""
-    if not isinstance(state, tuple) or len(state) != len(needed):
+    """Raise a sentence unless ``state`` is of the kind of ``needed``, the state at the beginning,
+    and every tensor has the shape, dtype and device of the one there."""
+    if not isinstance(state, type(needed)):
         raise TypeError(
-            f"the state should be a {type(needed).__name__}, got a {type(state).__name__}: give "
-            "back what step of this layer returned, or state=None to begin"
+            f"the state should be a {type(needed).__qualname__}, got a "
+            f"{type(state).__qualname__}: give back what step of this layer returned, or "
+            "state=None to begin"
         )
     for name, found, wanted in zip(needed._fields, state, needed, strict=True):
         if not isinstance(found, Tensor):

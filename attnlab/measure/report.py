@@ -125,8 +125,10 @@ def _processor() -> str:
 
 
 def plain(row: Row) -> dict[str, object]:
-    """The row as JSON-able values, `met` included."""
-    return {**asdict(row), "met": row.met}
+    """The row as JSON-able values, `met` included; what a row does not say is left out."""
+    said = {**asdict(row), "met": row.met}
+    kept = ("figure", "measured", "unit")
+    return {name: value for name, value in said.items() if name in kept or value not in (None, "")}
 
 
 def from_plain(values: Mapping[str, Any]) -> Row:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from attnlab.measure.report import Row, machine, machine_line, plain, table
+from attnlab.measure.report import Row, from_plain, machine, machine_line, plain, table
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,16 @@ from attnlab.measure.report import Row, machine, machine_line, plain, table
 )
 def test_verdicts(row, met):
     assert row.met is met
-    assert json.loads(json.dumps(plain(row)))["met"] is met
+    assert json.loads(json.dumps(plain(row))).get("met") is met
+
+
+def test_a_row_is_read_as_it_was_and_says_no_more_than_it_has():
+    for row in ROWS:
+        assert from_plain(json.loads(json.dumps(plain(row)))) == row
+    assert plain(Row("f", None)) == {"figure": "f", "measured": None, "unit": ""}
+    assert plain(Row("f", 0.0, "s", at_least=1.0)) == {
+        "figure": "f", "measured": 0.0, "unit": "s", "at_least": 1.0, "met": False
+    }  # fmt: skip
 
 
 ROWS = [

@@ -299,5 +299,5 @@ def test_a_state_of_another_family_is_refused() -> None:
     """DeltaNet's state has the inputs of a convolution in place of the last token."""
     made, x = layer(), sequence(layer())
     other = deltanet.DeltaNet(12, 3).double().step(x)[1]
-    with pytest.raises(ValueError, match="the state's `inputs` is float64 of shape"):
+    with pytest.raises(TypeError, match=r"should be a RWKV7\.State, got a DeltaNet\.State"):
         made.step(x, other)
