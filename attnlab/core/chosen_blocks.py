@@ -48,15 +48,20 @@ def largest(scores: Tensor, k: int) -> Int[Tensor, "b h n k"]:
     return torch.cat(found, dim=-1) if found else scores[..., :0].long()
 
 
+def picked(chosen: Int[Tensor, "b h n k"], blocks: int) -> Bool[Tensor, "b h n blocks"]:
+    """Whether each block is among the chosen ones."""
+    found = torch.zeros(*chosen.shape[:3], blocks + 1, dtype=torch.bool, device=chosen.device)
+    return found.scatter(-1, torch.where(chosen == NOTHING, blocks, chosen), True)[..., :-1]
+
+
 def seen(
     chosen: Int[Tensor, "b h n k"], at: Tensor, padding: Tensor | None, block: int
 ) -> Bool[Tensor, "b h n m"]:
     """Which keys each query attends to, when it has chosen these blocks."""
     (b, h, n, _), m = chosen.shape, at.shape[1]
-    blocks = -(-m // block)
-    picked = torch.zeros(b, h, n, blocks + 1, dtype=torch.bool, device=chosen.device)
-    picked = picked.scatter(-1, torch.where(chosen == NOTHING, blocks, chosen), True)
-    allowed = picked.gather(-1, (at // block)[:, None, None].expand(b, h, n, m))
+    allowed = picked(chosen, -(-m // block)).gather(
+        -1, (at // block)[:, None, None].expand(b, h, n, m)
+    )
     allowed = allowed & (at[:, None, None] <= at[:, None, m - n :, None])
     return allowed if padding is None else allowed & padding[:, None, None]
 

@@ -18,6 +18,8 @@ NO_WEIGHTS = (
     "attnlab.lens.mixing.mixing_matrix(module, x) gives the map it amounts to"
 )
 
+OF_A_CHOICE = ("selection", "branches", "gates")
+
 
 @dataclass
 class FormNotes:
@@ -31,11 +33,20 @@ class FormNotes:
     def calls(self) -> list[Found]:
         """Each attention call once: as the trace found it, or as the form noted it where it found
         none, or several softmaxes that the form makes one set of weights of."""
+        found = self._calls()
+        if len(found) == 1:
+            found[0].choice = {n: self.notes.last(n) for n in OF_A_CHOICE if n in self.notes}
+        return found
+
+    def _calls(self) -> list[Found]:
         q, k, v = (self.notes.last(name) for name in ("queries", "keys", "values"))
         if not all(isinstance(x, Tensor) and x.dim() == 4 for x in (q, k, v)):
             return self.found
         same = [found for found in self.found if found.shape[:3] == tuple(q.shape[:3])]
-        if len(same) == 1 or (same and "weights" not in self.notes):
+        weights = self.notes.last("weights")
+        if len(same) == 1 and isinstance(weights, Tensor) and weights.shape != same[0].shape:
+            same = []  # it is one part of what the form mixes with, such as NSA's compressed branch
+        if len(same) == 1 or (same and weights is None):
             return same
         return [_from_notes(self.notes, q, k, v)]
 

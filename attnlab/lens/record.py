@@ -5,7 +5,7 @@ import functools
 import math
 from collections.abc import Iterator, Sequence
 from numbers import Integral
-from typing import overload
+from typing import Any, overload
 
 import torch
 from torch import Tensor
@@ -36,6 +36,7 @@ class Attention:
     ``dropout``  the probability applied to the weights after the softmax; ``weights`` are those
                  before dropout
     ``doubt``    None, or a sentence that says why this may be no attention, or not all of it
+    ``choice``   what a mechanism that chooses keys noted of it, by name (``attnlab.lens.selected``)
     """
 
     def __init__(
@@ -53,8 +54,9 @@ class Attention:
         log_sum_exp: Snapshot | None = None,
         missing: str | None = None,
         doubt: str | None = None,
+        choice: dict[str, Any] | None = None,
     ) -> None:
-        self.name = name
+        self.name, self.choice = name, choice or {}
         self.form = form
         self.dropout = dropout
         self._doubt = doubt

@@ -30,6 +30,7 @@ _HOMES = {
     "HeadMap": "head_map",
     "HeadSwitchboard": "head_switchboard",
     "KernelLab": "kernel_lab",
+    "LayerChoices": "layer_choices",
     "LongRangeUse": "long_range_use",
     "MemoryFilm": "memory_film",
     "PatternStudio": "pattern_studio",
@@ -62,6 +63,7 @@ __all__ = [
     "HeadMap",
     "HeadSwitchboard",
     "KernelLab",
+    "LayerChoices",
     "LongRangeUse",
     "MemoryFilm",
     "PatternStudio",
@@ -95,6 +97,7 @@ if _typing.TYPE_CHECKING:
     from attnlab_widgets.head_map import HeadMap
     from attnlab_widgets.head_switchboard import HeadSwitchboard
     from attnlab_widgets.kernel_lab import KernelLab
+    from attnlab_widgets.layer_choices import LayerChoices
     from attnlab_widgets.long_range_use import LongRangeUse
     from attnlab_widgets.memory_film import MemoryFilm
     from attnlab_widgets.pattern_studio import PatternStudio

@@ -131,6 +131,7 @@ class Found:
     log_sum_exp: Snapshot | None = None
     missing: str | None = None
     doubt: str | None = None
+    choice: dict[str, Any] | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -153,4 +154,5 @@ class Found:
             log_sum_exp=kept(self.log_sum_exp),
             missing=self.missing,
             doubt=self.doubt,
+            choice=self.choice,
         )

@@ -59,6 +59,7 @@ from attnlab.core.layer import Layer
 from attnlab.core.options import Options, Size
 from attnlab.core.positions import Rotation
 from attnlab.core.probe import note
+from attnlab.core.selection import of_blocks
 from attnlab.core.shapes import (
     GroupKeys,
     GroupValues,
@@ -117,13 +118,14 @@ def choose(
     block = options.fitted(m)
     means = cut(k, block).mean(dim=-2)
     own = at[:, None, m - n :, None] // block
-    past = torch.arange(means.shape[2], device=q.device) < own
-    scores = (q.detach() @ means.detach().mT).masked_fill(~past, -torch.inf)
+    number = torch.arange(means.shape[2], device=q.device)
+    scores = (q.detach() @ means.detach().mT).masked_fill(number >= own, -torch.inf)
     others = largest(scores, min(options.chosen, means.shape[2]) - 1)
     chosen = torch.cat((own.expand(*q.shape[:3], 1), others), dim=-1)
-    if padding is None:
-        return chosen
-    return chosen.masked_fill(~padding[:, None, m - n :, None], NOTHING)
+    if padding is not None:
+        chosen = chosen.masked_fill(~padding[:, None, m - n :, None], NOTHING)
+    note("selection", lambda: of_blocks(scores, chosen, number == own, at // block, padding))
+    return chosen
 
 
 # ---- blocked
@@ -215,8 +217,8 @@ CARD = Card(
         "blocked": h * n * ((k + 1) * (B + d + e) + n / B),
     },
     notes={
-        "naive": ("blocks", "mask", "scores", "weights"),
-        "blocked": ("blocks", "mask", "weights"),
+        "naive": ("selection", "blocks", "mask", "scores", "weights"),
+        "blocked": ("selection", "blocks", "mask", "weights"),
     },
     variants=(
         {"block": 4, "chosen": 3},

@@ -3,11 +3,15 @@
     WhoIsChosen()                                        # an example in the plane
     WhoIsChosen(queries, keys, tokens)                   # (n, d) each, of one head
     WhoIsChosen(vectors)                                 # shared queries and keys, as in Reformer
+    WhoIsChosen.of(seen, tokens)                         # what watched layers chose themselves
 
 The same queries and keys under hashing (Reformer), clustering (Routing Transformer), sorting
 (Sparse Sinkhorn) and the exact top-k: the pairs that each chooses, the share of the heaviest
 weights that are among them, and the pairs whose score is computed. ``attnlab.lens.choices`` defines
 them. Everything is computed on the page, so a saved file stays alive.
+
+What MoBA, NSA and DeepSeek's sparse attention chose while ``attnlab.watch`` recorded them opens as
+``LayerChoices``.
 """
 
 import math
@@ -29,6 +33,7 @@ from attnlab.lens.choices import Choice
 from attnlab.mechanisms.learned.reformer import unit
 from attnlab_widgets.base import STATIC, BaseWidget, Checked, as_trait_error
 from attnlab_widgets.base import Choice as OneOf
+from attnlab_widgets.layer_choices import LayerChoices
 from attnlab_widgets.who_is_chosen.picture import picture
 
 MOST_TOKENS, MOST_WIDTH, MOST_ROUNDS, MOST_BUCKETS, MOST_CLUSTERS = 64, 256, 8, 16, 16
@@ -128,6 +133,11 @@ class WhoIsChosen(BaseWidget):
         wanted |= {"rounds": rounds, "turn": turn, "clusters": min(clusters, n), "order": order}
         for name, value in (wanted | {"block": min(block, n), "query": query}).items():
             setattr(self, name, value)
+
+    @staticmethod
+    def of(seen: Any, tokens: Sequence[Any] | None = None, **given: Any) -> LayerChoices:
+        """What the layers of ``seen``, which ``attnlab.watch`` recorded, chose for themselves."""
+        return LayerChoices(seen, tokens, **given)
 
     # What follows from the state
 

@@ -266,8 +266,8 @@ CARD = Card(
     },
     memory={"naive": (h + H) * n**2, "gathered": largest},
     notes={
-        "naive": ("chosen", "mask", "scores", "weights"),
-        "gathered": ("chosen", "mask", "weights"),
+        "naive": ("selection", "chosen", "mask", "scores", "weights"),
+        "gathered": ("selection", "chosen", "mask", "weights"),
     },
     variants=(
         {"chosen": 3, "index_heads": 4, "index_dim": 6},

@@ -12,6 +12,8 @@ from attnlab.core.forms import form
 from attnlab.core.heads import queries_per_key_head
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import upcast
+from attnlab.core.probe import note
+from attnlab.core.selection import of_tokens
 from attnlab.core.shapes import GroupKeys, KeyPadding, Queries
 from attnlab.core.softmax import masked_softmax
 
@@ -61,7 +63,9 @@ def choose(
     least = ranked.topk(options.fitted(scores.shape[-1])).values[..., -1:]
     above, equal = ranked > least, (ranked == least) & allowed
     room = options.chosen - above.sum(-1, keepdim=True)
-    return above | (equal & (equal.cumsum(-1) <= room))
+    chosen = above | (equal & (equal.cumsum(-1) <= room))
+    note("selection", lambda: of_tokens(ranked, chosen, allowed))
+    return chosen
 
 
 def listed(mask: Bool[Tensor, "b n m"], options: DeepSeekSparseOptions) -> Int[Tensor, "b n k"]:

@@ -62,6 +62,7 @@ from attnlab.core.layer import Layer
 from attnlab.core.options import Size
 from attnlab.core.positions import Rotation
 from attnlab.core.probe import listening, note, unheard
+from attnlab.core.selection import Selection, of_blocks
 from attnlab.core.shapes import (
     GroupKeys,
     GroupValues,
@@ -77,9 +78,16 @@ from attnlab.core.shapes import (
 )
 from attnlab.core.softmax import masked_softmax
 from attnlab.core.sparse import blocked as engine
-from attnlab.mechanisms.learned.nsa.stretches import Chosen, NSAOptions, choose, compressed
+from attnlab.mechanisms.learned.nsa.stretches import (
+    Chosen,
+    NSAOptions,
+    choose,
+    compressed,
+    ranking,
+)
 
-Gates = Float[Tensor, "b h n 3"]  # of the compressed, the selected and the window branch
+BRANCHES = ("compressed", "selected", "window")
+Gates = Float[Tensor, "b h n 3"]  # of each branch
 
 
 # ---- naive
@@ -110,12 +118,19 @@ def branches(
     means = within.to(k.dtype) / options.stretch  # of the tokens of each stretch
     shares = compressed(q, means @ k, asking, begins, padding, options)
     chosen = choose(shares, asking, repeats, m, options, padding)
+
+    def selection() -> Selection:
+        value, always = ranking(shares, asking, repeats, m, options)
+        return of_blocks(value, chosen, always, at // options.fitted(m), padding)
+
+    note("selection", selection)
     scores = q @ k.repeat_interleave(repeats, dim=1).mT * q.shape[-1] ** -0.5
     selected = seen(chosen, at, padding, options.fitted(m)).repeat_interleave(repeats, dim=1)
     near = (keys <= asking) & (keys > asking - options.window) & real
     if padding is not None:
         near = near & padding[:, None, m - n :, None]
     parts = shares @ means, masked_softmax(scores, selected), masked_softmax(scores, near)
+    note("branches", lambda: dict(zip(BRANCHES, parts, strict=True)))
     return chosen, sum(gates[..., c : c + 1] * part for c, part in enumerate(parts))  # type: ignore[return-value]
 
 
@@ -235,7 +250,7 @@ CARD = Card(
         "naive": h * n**2,
         "blocked": h * n * ((c + 1) * (B + d + e) + 3 * (w + d + e) + n / s),
     },
-    notes=dict.fromkeys(FORMS, ("gates", "blocks", "weights")),
+    notes=dict.fromkeys(FORMS, ("gates", "selection", "branches", "blocks", "weights")),
     variants=(
         {"stretch": 4, "stride": 2, "block": 4, "chosen": 4, "window": 5},
         {"stretch": 2, "stride": 2, "block": 6, "chosen": 3, "window": 1, "kv_heads": 2},

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -86,17 +86,24 @@ def choose(
 ) -> Chosen:  # fmt: skip
     """The first block, the own and the one before, and those that the heads of a group value
     most."""
-    shares = shares.detach().unflatten(1, (-1, repeats)).sum(dim=2)
-    size = options.fitted(m)
-    block = torch.arange(-(-m // size), device=shares.device)
-    own = asking // size
-    value = worth(shares, len(block), options)
-    always = (block == 0) | (block == own) | (block == own - 1)
-    value = value.masked_fill(always, torch.inf).masked_fill(block > own, -torch.inf)
+    value, always = ranking(shares, asking, repeats, m, options)
+    value = value.masked_fill(always & (value > -torch.inf), torch.inf)
     if padding is not None:
         lost = ~padding[:, None, m - shares.shape[2] :, None]
         value = value.masked_fill(lost, -torch.inf)
     return largest(value, options.chosen)
+
+
+def ranking(
+    shares: Shares, asking: Tensor, repeats: int, m: int, options: NSAOptions
+) -> tuple[Float[Tensor, "b g n blocks"], Bool[Tensor, "#b 1 n blocks"]]:
+    """What each block is worth to each group, −∞ after the query; and those always chosen."""
+    shares = shares.detach().unflatten(1, (-1, repeats)).sum(dim=2)
+    size = options.fitted(m)
+    block = torch.arange(-(-m // size), device=shares.device)
+    own = asking // size
+    value = worth(shares, len(block), options).masked_fill(block > own, -torch.inf)
+    return value, (block == 0) | (block == own) | (block == own - 1)
 
 
 def worth(shares: Shares, blocks: int, options: NSAOptions) -> Float[Tensor, "b g n blocks"]:
