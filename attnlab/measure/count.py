@@ -112,6 +112,7 @@ class _Ledger(TorchDispatchMode):
         # Keyed by id: a storage keeps one Python object as long as it lives. Storages that this
         # call did not allocate have zero bytes.
         self.storages: dict[int, tuple[weakref.ref[Any], int]] = {}
+        self.leaves: dict[int, Tensor] = {}  # what was computed with, and requires a gradient
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
@@ -133,6 +134,8 @@ class _Ledger(TorchDispatchMode):
         for tensor in tensors:
             if id(tensor.untyped_storage()) not in self.storages:
                 self._follow(tensor.untyped_storage(), 0)
+            if tensor.requires_grad and tensor.is_leaf:
+                self.leaves[id(tensor)] = tensor
 
     def _book(self, func: Any, name: str, args: Sequence[Any], result: Any) -> None:
         outputs = _tensors(result)
@@ -214,25 +217,12 @@ def _gradients(result: Any, ledger: _Ledger) -> Any:
             "call's does; give inputs or parameters with requires_grad=True, outside "
             "torch.no_grad()"
         )
-    leaves = _leaves(outputs)
+    # Walking through the graph in Python would make its destruction recursive, which a loop over
+    # some thousand tokens does not survive.
+    leaves = {**ledger.leaves, **{id(output): output for output in outputs if output.is_leaf}}
     arriving = [torch.ones_like(output) for output in outputs]
     with ledger:
-        return torch.autograd.grad(outputs, leaves, arriving)
-
-
-def _leaves(outputs: list[Tensor]) -> list[Tensor]:
-    """The leaves of the graph above `outputs`, each once."""
-    leaves = {id(output): output for output in outputs if output.grad_fn is None}
-    waiting = [output.grad_fn for output in outputs if output.grad_fn is not None]
-    seen: set[Any] = set(waiting)
-    while waiting:
-        node = waiting.pop()
-        if isinstance(leaf := getattr(node, "variable", None), Tensor):
-            leaves[id(leaf)] = leaf
-        above = {parent for parent, _ in node.next_functions if parent is not None} - seen
-        seen |= above
-        waiting.extend(above)
-    return list(leaves.values())
+        return torch.autograd.grad(outputs, list(leaves.values()), arriving, allow_unused=True)
 
 
 @contextmanager

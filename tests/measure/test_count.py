@@ -324,3 +324,15 @@ def test_the_first_count_of_a_process_is_like_the_second() -> None:
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     first, second = run.stdout.split()
     assert first == second
+
+
+def test_a_long_chain_of_operations_is_counted():
+    """The graph of a loop is as deep as the loop is long, and is freed without recursion."""
+
+    def chain(x):
+        for _ in range(60_000):
+            x = x + 1
+        return x
+
+    x = torch.ones((), device="meta", requires_grad=True)
+    assert count(chain, x, backward=True).operations == 60_000
