@@ -629,7 +629,9 @@ def lines_executed(layer: nn.Module, x: Tensor) -> set[tuple[str, int]]:
 
 # ---- costs
 
-SHORT, FEW, BLOCKS, SOME, MANY = ((n // 4, n // 2, n) for n in (127, 509, 2039, 4093, 8191))
+SHORT, FEW, BLOCKS, SOME, MANY, MOST = (
+    (n // 4, n // 2, n) for n in (127, 509, 2039, 4093, 8191, 16_381)
+)
 LOOP = 4  # operations per token from which on a layer counts as a loop
 LARGE = 1 << 20  # elements from which on a tensor takes longer to compute than to follow
 
@@ -838,7 +840,8 @@ def _lengths(card: Card, variant: int, form: str) -> tuple[int, ...]:
     if form == "recurrent" or (form == "tiled" and largest < 16):
         return SHORT
     if form == "blocked" and largest > 256:
-        return MANY
+        # The first queries have fewer blocks to choose than later ones.
+        return MOST if "chosen" in vars(chosen(card, variant)) else MANY
     if form == "blocked":
         return SOME if largest > 16 else BLOCKS
     return SOME if largest > 64 and form in ("tiled", "chunked") else FEW

@@ -152,10 +152,10 @@ def blocked(
     shares = compressed(q, means_k, asking[..., None], begins, padding, options)
     chosen = choose(shares, asking[..., None], repeats, m, options, padding)
     note("blocks", chosen)
-    k, v, means_v, chosen = (x.repeat_interleave(repeats, dim=1) for x in (k, v, means_v, chosen))
     size = options.fitted(m)
-    out = gates[..., :1] * (shares @ means_v)
-    out = out + gates[..., 1:2] * by_tiles(q, cut(k, size), cut(v, size), asking, chosen)
+    out = gates[..., 1:2] * by_tiles(q, cut(k, size), cut(v, size), asking, chosen)
+    k, v, means_v = (x.repeat_interleave(repeats, dim=1) for x in (k, v, means_v))
+    out = out + gates[..., :1] * (shares @ means_v)
     return out + gates[..., 2:] * window(q, k, v, asking, padding, options)
 
 
