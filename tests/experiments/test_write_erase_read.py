@@ -191,6 +191,39 @@ def test_states_and_parameters_are_equal_but_for_the_gates() -> None:
     assert 2 * 8 * (16 + 16) == 16 * 16 + 8 * (16 + 16) == 512  # a window's keys and values
 
 
+@pytest.mark.parametrize("head_dim", [4, 16])
+@pytest.mark.parametrize("tokens", [5, 13])
+@pytest.mark.parametrize("name", [name for name in RULES if name != "no memory"])
+def test_numbers_that_are_kept_are_those_of_the_tensors(
+    name: str, tokens: int, head_dim: int, monkeypatch
+) -> None:
+    """States that are advanced, and keys and values that the last token attends to."""
+    kept = []
+
+    def advance(q, k, v, S, chunk, **gates):
+        kept.append(S[0].numel())
+        return advanced(q, k, v, S, chunk, **gates)
+
+    def attend(q, k, v, mask=None, is_causal=False):
+        seen = tokens if mask is None else int(mask[-1].sum())
+        kept.append(sum(x[0, :, :seen].numel() for x in (k, v)))
+        return attended(q, k, v, mask, is_causal=is_causal)
+
+    advanced, attended = experiment.chunks.advance, F.scaled_dot_product_attention
+    monkeypatch.setattr(experiment.chunks, "advance", advance)
+    monkeypatch.setattr(experiment.F, "scaled_dot_product_attention", attend)
+    layer = Memory(experiment.DIM, experiment.HEADS, RULES[name], head_dim=head_dim)
+    layer(torch.randn(3, tokens, experiment.DIM))
+    assert sum(kept) == experiment.numbers_kept(name, tokens, head_dim)
+
+
+def test_numbers_that_the_other_layers_keep() -> None:
+    lstm = experiment._layer("lstm", {})(experiment.DIM, experiment.HEADS, True)
+    _, state = lstm.step(torch.randn(1, 1, experiment.DIM))
+    assert sum(each.numel() for each in state) == experiment.numbers_kept("lstm", 24)
+    assert experiment.numbers_kept("no memory", 24) == 0
+
+
 def test_a_random_one_of_two_values_is_right_in_53_per_cent() -> None:
     batch = TASKS["overwriting"].batch("validation", 512, seed=0)
     first, second = (batch.inputs[:, start : start + 16].view(-1, 8, 2) for start in (0, 16))
