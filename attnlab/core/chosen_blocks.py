@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.core import blocks_by_kernel
+from attnlab.core.tracing import is_abstract, transformed
 
 NOTHING = -1
 """In place of a block, where a query has chosen fewer than others."""
@@ -37,10 +38,23 @@ def packed(x: Tensor, padding: Tensor | None) -> Tensor:
     return x.gather(2, order[:, None, :, None].expand_as(x))
 
 
-def largest(scores: Tensor, k: int) -> Int[Tensor, "b h n k"]:
+def largest(scores: Float[Tensor, "... N"], k: int) -> Int[Tensor, "... k"]:
     """The k blocks of the largest scores, of equal ones the first; −1 where all others are −∞."""
+    k = min(k, scores.shape[-1])
+    if k < 2 or scores.device.type != "cpu" or is_abstract(scores) or transformed():
+        return _one_by_one(scores, k)
+    more = min(k + 1, scores.shape[-1])  # beyond the last, to see whether another equals it
+    values, found = scores.topk(more, dim=-1)
+    found = found[..., :k].masked_fill(values[..., :k] == -torch.inf, NOTHING)
+    equal = (values[..., 1:] == values[..., :-1]) & (values[..., 1:] > -torch.inf)
+    if (tied := equal.any(dim=-1)).any():  # topk orders them in any way
+        found[tied] = _one_by_one(scores[tied], k)
+    return found
+
+
+def _one_by_one(scores: Tensor, k: int) -> Tensor:
     found = []
-    for _ in range(min(k, scores.shape[-1])):
+    for _ in range(k):
         best = scores.argmax(dim=-1, keepdim=True)
         found.append(best.masked_fill(scores.gather(-1, best) == -torch.inf, NOTHING))
         scores = scores.scatter(-1, best, -torch.inf)

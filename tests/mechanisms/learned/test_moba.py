@@ -9,7 +9,7 @@ from torch import Tensor
 
 import attnlab
 from attnlab.core import patterns
-from attnlab.core.chosen_blocks import NOTHING, by_tiles, seen, tiled
+from attnlab.core.chosen_blocks import NOTHING, by_tiles, largest, seen, tiled
 from attnlab.core.chunks import cut
 from attnlab.core.probe import record
 from attnlab.mechanisms.dense import full
@@ -195,6 +195,17 @@ def test_of_equal_scores_the_earlier_block_is_chosen(form) -> None:
     with record() as notes:
         form(q, torch.ones_like(k), v, options=OPTIONS)
     assert notes.last("blocks")[0, 0, 16].tolist() == [5, 0, 1]
+
+
+@pytest.mark.parametrize("kinds", [1, 3, 1000])
+@pytest.mark.parametrize("k", [1, 2, 5, 9, 20])
+def test_the_largest_are_those_of_a_stable_sort(kinds: int, k: int) -> None:
+    """Of equal scores the first, −1 in place of −∞, whatever the number of equal ones."""
+    scores = torch.randint(kinds, (2, 3, 50, 9)).double()
+    scores[torch.rand(scores.shape) < 0.4] = -torch.inf
+    values, order = scores.sort(dim=-1, descending=True, stable=True)
+    expected = order.masked_fill(values == -torch.inf, NOTHING)[..., :k]
+    assert torch.equal(largest(scores, k), expected)
 
 
 def test_the_choice_follows_the_keys() -> None:

@@ -12,8 +12,8 @@ from attnlab.core import patterns
 from attnlab.core.chosen_blocks import NOTHING
 from attnlab.core.probe import record
 from attnlab.mechanisms.dense import full
-from attnlab.mechanisms.learned.nsa import FORMS, NSAttention
-from attnlab.mechanisms.learned.nsa.stretches import NSAOptions, choose, worth
+from attnlab.mechanisms.learned.nsa import FORMS, NSAttention, in_pieces
+from attnlab.mechanisms.learned.nsa.stretches import NSAOptions, choose, compressed, worth
 from attnlab.mechanisms.positions.rope import RotaryPositions
 
 each_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
@@ -99,6 +99,41 @@ def test_each_branch_can_be_full_attention(form, open_, more) -> None:
     found = form(q, k, v, gates(*open_).expand_as(gate), options=options)
     k, v = (x.repeat_interleave(2, dim=1) for x in (k, v))
     torch.testing.assert_close(found, full.naive(q, k, v, mask=patterns.causal()))
+
+
+@pytest.mark.parametrize("options", [NSAOptions(chosen=5, window=64), OPTIONS], ids=["64", "4"])
+def test_a_text_of_many_pieces_gives_the_equation(options: NSAOptions) -> None:
+    """In values and gradients; the pieces end within blocks, and two heads share keys."""
+    inputs = [x.requires_grad_() for x in made(n=700, m=700)]
+    inputs[2] = inputs[2][..., :D]  # one width, as the kernel of long blocks wants it
+    found, dense = (FORMS[form](*inputs, options=options) for form in ("blocked", "naive"))
+    torch.testing.assert_close(found, dense)
+    along = torch.randn_like(found)
+    for mine, its in zip(
+        *(torch.autograd.grad((x * along).sum(), inputs) for x in (found, dense)), strict=True
+    ):
+        torch.testing.assert_close(mine, its)
+    with pytest.raises(RuntimeError, match="has first derivatives only"):
+        torch.autograd.grad(
+            in_pieces.compress_and_choose(*inputs[:1], *inputs[1:3], options)[0].sum(),
+            inputs[0], create_graph=True,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("n", [3, 4, 5, 600])
+def test_pieces_choose_what_all_weights_choose(n: int) -> None:
+    """The same blocks in the same order, and what the stretches give, also of the first queries,
+    which read none."""
+    q, k, v, _ = made(n=n, m=n)
+    means, at = [OPTIONS.means(x) for x in (k, v)], torch.arange(n)[None, None, :, None]
+    begins = OPTIONS.begins(n, q.device)
+    assert in_pieces.takes(q, len(begins), n, None) == (n >= OPTIONS.stretch)
+    if n < OPTIONS.stretch:
+        return
+    out, chosen = in_pieces.compress_and_choose(q, *means, OPTIONS)
+    shares = compressed(q, means[0], at, begins, None, OPTIONS)
+    torch.testing.assert_close(out, shares @ means[1].repeat_interleave(2, dim=1))
+    assert torch.equal(chosen, choose(shares, at, 2, n, OPTIONS))
 
 
 def test_the_worth_of_blocks_is_the_double_sum() -> None:

@@ -78,6 +78,7 @@ from attnlab.core.shapes import (
 )
 from attnlab.core.softmax import masked_softmax
 from attnlab.core.sparse import blocked as engine
+from attnlab.mechanisms.learned.nsa import in_pieces
 from attnlab.mechanisms.learned.nsa.stretches import (
     Chosen,
     NSAOptions,
@@ -149,13 +150,17 @@ def blocked(
     at, k, v = numbers(k, padding), packed(k, padding), packed(v, padding)
     asking, begins = at[:, None, m - n :], options.begins(m, q.device)
     means_k, means_v = (options.means(x) for x in (k, v))
-    shares = compressed(q, means_k, asking[..., None], begins, padding, options)
-    chosen = choose(shares, asking[..., None], repeats, m, options, padding)
+    if in_pieces.takes(q, len(begins), m, padding):
+        out, chosen = in_pieces.compress_and_choose(q, means_k, means_v, options)
+    else:
+        shares = compressed(q, means_k, asking[..., None], begins, padding, options)
+        chosen = choose(shares, asking[..., None], repeats, m, options, padding)
+        out = shares @ means_v.repeat_interleave(repeats, dim=1)
     note("blocks", chosen)
     size = options.fitted(m)
-    out = gates[..., 1:2] * by_tiles(q, cut(k, size), cut(v, size), asking, chosen)
-    k, v, means_v = (x.repeat_interleave(repeats, dim=1) for x in (k, v, means_v))
-    out = out + gates[..., :1] * (shares @ means_v)
+    selected = by_tiles(q, cut(k, size), cut(v, size), asking, chosen)
+    k, v = (x.repeat_interleave(repeats, dim=1) for x in (k, v))
+    out = gates[..., :1] * out + gates[..., 1:2] * selected
     return out + gates[..., 2:] * window(q, k, v, asking, padding, options)
 
 

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from attnlab.core.chosen_blocks import largest
+from attnlab.core.chosen_blocks import NOTHING, largest
 from attnlab.core.heads import queries_per_key_head
 from attnlab.core.options import Options, Size
 
@@ -86,12 +86,23 @@ def choose(
 ) -> Chosen:  # fmt: skip
     """The first block, the own and the one before, and those that the heads of a group value
     most."""
-    value, always = ranking(shares, asking, repeats, m, options)
-    value = value.masked_fill(always & (value > -torch.inf), torch.inf)
-    if padding is not None:
-        lost = ~padding[:, None, m - shares.shape[2] :, None]
-        value = value.masked_fill(lost, -torch.inf)
-    return largest(value, options.chosen)
+    value, _ = ranking(shares, asking, repeats, m, options)
+    chosen = most_valuable(value, asking // options.fitted(m), options)
+    if padding is None:
+        return chosen
+    return chosen.masked_fill(~padding[:, None, m - shares.shape[2] :, None], NOTHING)
+
+
+def most_valuable(
+    value: Float[Tensor, "... n blocks"], own: Int[Tensor, "... n 1"], options: NSAOptions
+) -> Int[Tensor, "... n c"]:
+    """The first block, the own, the one before, and then the others by their value."""
+    block = torch.arange(value.shape[-1], device=value.device)
+    before = own.masked_fill(own < 1, NOTHING), (own - 1).masked_fill(own < 2, NOTHING)
+    always = torch.cat((torch.zeros_like(own), *before), dim=-1).expand(*value.shape[:-1], 3)
+    most = min(options.chosen, len(block))
+    rest = value.masked_fill((block == 0) | (block >= own - 1), -torch.inf)
+    return torch.cat((always, largest(rest, max(0, most - 3))), dim=-1)[..., :most]
 
 
 def ranking(
