@@ -136,7 +136,7 @@ def test_one_token_can_outweigh_all_before_it(form) -> None:
 
 
 @EVERY
-@pytest.mark.parametrize("write", [-1e20, -2000.0, 2000.0, 1e20])
+@pytest.mark.parametrize("write", [-torch.inf, -1e20, -2000.0, 2000.0, 1e20])
 @pytest.mark.parametrize("keep", [-1e20, 0.0, 1e20])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_extreme_gates(form, write: float, keep: float, dtype: torch.dtype) -> None:

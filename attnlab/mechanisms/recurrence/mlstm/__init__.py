@@ -129,7 +129,7 @@ def naive(q: Queries, k: SelfKeys, v: SelfValues, write: PerToken, keep: PerToke
 def matrix(q: Queries, k: SelfKeys, v: SelfValues, write: PerToken, keep: PerToken) -> Outputs:
     """The map of all values at once."""
     D = chunks.segments(F.logsigmoid(keep)) + write[..., None, :]
-    m = D.amax(dim=-1, keepdim=True).detach()
+    m = D.amax(dim=-1, keepdim=True).detach().clamp(min=torch.finfo(D.dtype).min)  # of no writes
     w = q * q.shape[-1] ** -0.5 @ k.mT * (D - m).exp()
     norm = torch.maximum(w.sum(dim=-1, keepdim=True).abs(), (-m).exp())
     return note("weights", w / norm) @ v
