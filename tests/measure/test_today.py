@@ -14,7 +14,8 @@ def quick():
 
 def test_a_quick_run_has_every_figure(quick):
     beside = [f"{name} / full" for name in ("sink", "gated", "differential")]
-    for name in ("Hugging Face / ours", "full / MoBA", "full / NSA", *beside):
+    shared = "full / NSA of shared keys"
+    for name in ("Hugging Face / ours", "full / MoBA", "full / NSA,", shared, *beside):
         figures = [figure for figure in quick if figure.startswith(name)]
         assert len(figures) == 2, name
     assert quick["expanded / absorbed, one token after 256"].measured > 0

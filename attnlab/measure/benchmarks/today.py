@@ -115,19 +115,21 @@ def _beside_full(n: int, repeats: int, threads: int) -> Iterator[Row]:
 
 
 def _chosen_blocks(n: int, repeats: int, threads: int) -> Iterator[Row]:
-    """MoBA with three blocks of 512 for each query, and NSA with the sizes of its paper, beside
-    fused attention to all keys, causal."""
+    """MoBA with three blocks of 512 for each query, and NSA with the sizes of its paper, where its
+    four heads have keys of their own and where they share them, beside fused attention to all keys,
+    causal."""
     q, k, v = leaves = tuple(x.requires_grad_() for x in torch.randn(3, 1, 4, n, 64))
     options, native = moba.MoBAOptions(block=min(512, n // 8), chosen=3), NSAOptions()
     size, most = options.block, native.chosen * native.block + native.window + n // native.stride
+    gate, one = torch.randn(1, 4, n, 3), slice(0, 1)
     sparse = {
         "MoBA": partial(moba.blocked, *leaves, options=options),
-        "NSA": partial(nsa.blocked, q, k, v, torch.randn(1, 4, n, 3), options=native),
+        "NSA": partial(nsa.blocked, q, k, v, gate, options=native),
+        "NSA of shared keys": partial(nsa.blocked, q, k[:, one], v[:, one], gate, options=native),
     }
-    keys = {
-        "MoBA": Keys((size + 1) / 2 + 2 * size, 3 * size),
-        "NSA": Keys(min((n + 1) / 2, most - n // native.stride / 2), most),
-    }
+    by_nsa = Keys(min((n + 1) / 2, most - n // native.stride / 2), most)
+    keys = {"MoBA": Keys((size + 1) / 2 + 2 * size, 3 * size)}
+    keys |= dict.fromkeys(("NSA", "NSA of shared keys"), by_nsa)
     dense = partial(full.fused, *leaves, mask=causal())
     for (name, call), which in ((each, which) for each in sparse.items() for which in PASSES):
         calls = {
