@@ -75,7 +75,8 @@ class _Pairs(NamedTuple):
 def _paired(others: Int[Tensor, "g n k"], blocks: int) -> _Pairs:
     (g, n, k), pairs = others.shape, others[0].numel()
     of = torch.where(others < 0, blocks, others).flatten(1)
-    sorted_of, order = of.sort(dim=1, stable=True)
+    each = (group.sort(stable=True) for group in of)  # one by one PyTorch sorts them by digits
+    sorted_of, order = (torch.stack(x) for x in zip(*each, strict=True))
     ends = torch.searchsorted(sorted_of, torch.arange(blocks).repeat(g, 1), right=True)
     place = torch.arange(pairs).expand(g, pairs).masked_fill(sorted_of == blocks, pairs)
     places = torch.empty_like(order).scatter_(1, order, place)

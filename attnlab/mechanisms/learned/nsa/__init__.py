@@ -160,8 +160,8 @@ def blocked(
     size = options.fitted(m)
     selected = by_tiles(q, cut(k, size), cut(v, size), asking, chosen)
     k, v = (x.repeat_interleave(repeats, dim=1) for x in (k, v))
-    out = gates[..., :1] * out + gates[..., 1:2] * selected
-    return out + gates[..., 2:] * window(q, k, v, asking, padding, options)
+    out = torch.addcmul(gates[..., :1] * out, gates[..., 1:2], selected)
+    return torch.addcmul(out, gates[..., 2:], window(q, k, v, asking, padding, options))
 
 
 def window(

@@ -18,7 +18,7 @@ from attnlab.core.probe import listening
 from attnlab.core.tracing import transformed
 from attnlab.mechanisms.learned.nsa.stretches import Chosen, NSAOptions, most_valuable, worth
 
-ROWS = 512
+ROWS = 1024
 """Queries of a piece, those of all heads that share keys together."""
 LOG2_E = math.log2(math.e)
 """For exponentials by exp2, which PyTorch computes faster than exp."""
