@@ -97,7 +97,9 @@ def test_a_copy_chooses_otherwise_and_the_model_stays() -> None:
     assert differ(model, before) == 0
 
 
-@pytest.mark.parametrize("arm", ["dense", "window", "LSH", "routing", "NSA", "untrained indexer"])
+@pytest.mark.parametrize(
+    "arm", ["dense", "window", "random blocks", "LSH", "routing", "NSA", "untrained indexer"]
+)
 def test_other_choices_are_those_of_selections_alone(arm: str) -> None:
     known = {"NSA": 3, "untrained indexer": 3}
     assert len(other_choices(MAIN.build(arm))) == known.get(arm, 0)
