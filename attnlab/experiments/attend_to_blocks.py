@@ -165,9 +165,12 @@ def choosing(model: TinyTransformer, kind: type[Any], **how: Any) -> TinyTransfo
 
 
 class Read(NamedTuple):
-    """Of the questions at the end, in each head: keys that are read; products that it takes to
-    choose them, as multiples of one of a query and a key; and per cent of the questions for which
-    a head reads the token that gives the answer."""
+    """What the questions at the end read, in each head.
+
+    keys: how many keys.
+    compared: products that it takes to choose them, as multiples of one of a query and a key.
+    found: per cent of the questions for which a head reads the token that gives the answer.
+    """
 
     keys: float
     compared: float
@@ -191,8 +194,11 @@ def read(model: TinyTransformer, task: Lookup = TASK, texts: int = 64, seed: int
 def answered(
     model: TinyTransformer, task: Lookup = TASK, texts: int = 256, seed: int = 2
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Of all questions of unseen texts (texts · questions,): whether a head reads the token that
-    gives the answer, the value that the model says, and the one that is right."""
+    """What is said to the questions of unseen texts, and whether the answer was read.
+
+    Three tensors (texts · questions,): whether a head reads the token that gives the answer, the
+    value that the model says, and the one that is right.
+    """
     rows, gives, logits = _asked(model, task, texts, seed)
     targets = task.batch("validation", texts, seed=seed).targets[:, -task.questions :]
     found = (rows & gives[:, None]).any(-1).any(1)
@@ -200,8 +206,11 @@ def answered(
 
 
 def _asked(model: TinyTransformer, task: Lookup, texts: int, seed: int) -> tuple[Tensor, ...]:
-    """Of the questions: the keys that they read in each head (b, h, questions, n), those that give
-    the answer (b, questions, n), and the logits (b, questions, vocab)."""
+    """What the questions read, and what the model says to them.
+
+    The keys that each head reads (b, h, questions, n), those that give the answer (b, questions,
+    n), and the logits (b, questions, vocab).
+    """
     batch = task.batch("validation", texts, seed=seed)
     with record() as notes, seeded(seed):
         logits = model(batch.inputs)
