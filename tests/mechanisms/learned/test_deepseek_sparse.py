@@ -226,6 +226,71 @@ def test_decoding_is_the_whole_sequence_and_keeps_the_indexers_keys() -> None:
     assert state.index_keys.shape == (2, 9, 7)
 
 
+def turned(**given: Any) -> Any:
+    """A layer whose positions turn queries and keys, those of its indexer too."""
+    return attnlab.build(
+        "deepseek_sparse", dim=12, heads=3, causal=True, positions="rope", chosen=3,
+        index_heads=2, index_dim=6, **given,
+    ).double()  # fmt: skip
+
+
+def test_the_indexer_of_a_layer_in_plain_numbers() -> None:
+    """Linear maps of the token, a LayerNorm of the key, and turns of both by the token's place."""
+    layer = turned()
+    torch.nn.init.normal_(layer.index_norm.weight)
+    x = torch.randn(2, 5, 12, dtype=torch.float64, requires_grad=True)
+    q, k, w = layer.indexed(x, start=3)
+    wanted_q = (x @ layer.index_query.weight.T).unflatten(-1, (2, 6)).transpose(1, 2)
+    key = x @ layer.index_key.weight.T
+    key = (key - key.mean(-1, keepdim=True)) / (
+        key.var(-1, correction=0, keepdim=True) + 1e-5
+    ) ** 0.5
+    wanted_k = key * layer.index_norm.weight + layer.index_norm.bias
+    wanted_q, turned_k = pairs(wanted_q, wanted_k[:, None], torch.arange(3, 8))
+    torch.testing.assert_close(q, wanted_q)
+    torch.testing.assert_close(k, turned_k[:, 0])
+    torch.testing.assert_close(w, x @ layer.index_weight.weight.T)
+    for found in (q, k, w):
+        assert torch.autograd.grad(found.sum(), x, allow_unused=True, retain_graph=True) == (None,)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_decoding_with_positions_is_the_whole_sequence(form: str) -> None:
+    layer = turned(form=form)
+    x, state, outs = torch.randn(2, 9, 12, dtype=torch.float64), None, []
+    for part in x.split((2, 1, 5, 1), dim=1):
+        out, state = layer.step(part, state)
+        outs.append(out)
+    torch.testing.assert_close(torch.cat(outs, dim=1), layer(x))
+
+
+@each_form
+def test_padding_is_chosen_by_nobody(form) -> None:
+    """Real tokens get what they get alone, though padding has the largest numbers."""
+    q, k, v, index = made()
+    padding = torch.tensor([[True] * 7, [False, True, True, False, True, True, False]])
+    index[1, :, ~padding[1]] += 100
+    options = DeepSeekSparseOptions(chosen=2)
+    real = padding[1]
+    alone = form(
+        q[1:, :, real], k[1:, :, real], v[1:, :, real], index[1:, real][..., real], options=options
+    )
+    out = form(q, k, v, index, padding=padding, options=options)
+    torch.testing.assert_close(out[1:, :, real], alone)
+    torch.testing.assert_close(out[:1], form(q[:1], k[:1], v[:1], index[:1], options=options))
+
+
+def test_the_loss_is_part_of_the_backward_pass_wherever_gradients_are_kept() -> None:
+    """In evaluation mode as in training; without gradients nothing of it is computed."""
+    x = torch.randn(1, 6, 12, dtype=torch.float64)
+    layer = turned().eval()
+    layer(x).sum().backward()
+    assert layer.index_key.weight.grad.abs().sum() > 0
+    with record() as notes, torch.no_grad():
+        layer(x)
+    assert len(notes["selection"]) == 1, "the loss chooses once more"
+
+
 def test_under_a_half_precision_the_choice_is_made_of_float32() -> None:
     q, k, w = (x.bfloat16() for x in indexer(40))
     assert index_scores(q, k, w).dtype == torch.float32
