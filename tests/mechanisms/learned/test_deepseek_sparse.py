@@ -368,6 +368,21 @@ def test_the_attention_of_hugging_face(theirs, form, monkeypatch) -> None:
     torch.testing.assert_close(layer(x, angles(), CAUSAL[None])[0], expected, rtol=1e-4, atol=1e-3)
 
 
+def test_both_forms_note_the_same() -> None:
+    """The weights at the places of all tokens, the mask, what was chosen, and by which numbers."""
+    given, found = made(), []
+    for form in FORMS.values():
+        with record() as notes:
+            form(*given, options=DeepSeekSparseOptions(chosen=3))
+        found.append(notes)
+    for name in ("weights", "mask", "chosen"):
+        torch.testing.assert_close(found[0].last(name), found[1].last(name))
+    selection = found[1].last("selection")
+    assert torch.equal(selection.chosen, found[0].last("mask"))
+    scores = given[3].masked_fill(~patterns.causal().dense(7, 7, torch.device("cpu")), -torch.inf)
+    assert torch.equal(selection.scores[:, 0], scores)
+
+
 def test_notes_and_wrong_calls() -> None:
     layer = DeepSeekSparseAttention(12, 3, options=DeepSeekSparseOptions(chosen=2)).double()
     x = torch.randn(1, 6, 12, dtype=torch.float64)
