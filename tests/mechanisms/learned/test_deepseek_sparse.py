@@ -19,6 +19,7 @@ from attnlab.mechanisms.learned.deepseek_sparse import (
 from attnlab.mechanisms.learned.deepseek_sparse.indexer import (
     DeepSeekSparseOptions,
     choose,
+    in_pieces,
     index_loss,
     listed,
 )
@@ -46,6 +47,22 @@ def test_the_number_of_a_pair_in_plain_numbers() -> None:
         by_hand = sum(float(w[1, i, a]) * products[a] for a in range(4)) / math.sqrt(4 * 8)
         assert found[1, i, j].item() == pytest.approx(by_hand)
     assert (found < 0).any()  # weights have either sign
+
+
+@pytest.mark.parametrize("holes", [False, True], ids=["whole", "padded"])
+def test_a_text_of_many_pieces_gives_the_equation(holes: bool) -> None:
+    """In values and gradients; the queries are the last 260 of 270 tokens, in three pieces."""
+    inputs = [x.requires_grad_() for x in made(n=260, m=270)]
+    padding = torch.rand(2, 270) > 0.3 if holes else None
+    options, (q, k, v, index) = DeepSeekSparseOptions(chosen=40), inputs
+    assert [len(x[0][0, 0]) for x in in_pieces(q, k, v, index, padding)] == [128, 128, 4]
+    found, dense = (form(*inputs, padding=padding, options=options) for form in FORMS.values())
+    torch.testing.assert_close(found, dense)
+    along = torch.randn_like(found)
+    for mine, its in zip(
+        *(torch.autograd.grad((x * along).sum(), inputs[:3]) for x in (found, dense)), strict=True
+    ):
+        torch.testing.assert_close(mine, its)
 
 
 @each_form

@@ -92,10 +92,12 @@ from attnlab.mechanisms.learned.deepseek_sparse.indexer import (
     IndexScores,
     IndexWeights,
     choose,
+    in_pieces,
     index_loss,
     listed,
     past,
     products,
+    spread,
     taken,
 )
 
@@ -135,19 +137,17 @@ def gathered(
     padding: KeyPadding = None, options: DeepSeekSparseOptions = DeepSeekSparseOptions(),
 ) -> Outputs:  # fmt: skip
     """The chosen keys and values of each query, side by side."""
+    if pieces := in_pieces(q, k, v, index, padding):
+        return torch.cat(
+            [gathered(*some, padding=real, options=options) for *some, real in pieces], 2
+        )
     mask = choose(index, past(index, padding), options)
     note("mask", lambda: mask[:, None])
     chosen = note("chosen", listed(mask, options))
     weights = masked_softmax(products(q, k, chosen), (chosen != NOTHING)[:, None])
-    note("weights", lambda: _spread(weights, chosen, k.shape[2]))
+    note("weights", lambda: spread(weights, chosen, k.shape[2]))
     grouped = weights.unflatten(1, (v.shape[1], -1))
     return torch.einsum("bgrnk,bnkge->bgrne", grouped, taken(v, chosen)).flatten(1, 2)
-
-
-def _spread(weights: Tensor, chosen: Tensor, m: int) -> Tensor:
-    """The weights of the chosen tokens, at their places among m."""
-    at = torch.where(chosen == NOTHING, m, chosen)[:, None].expand_as(weights)
-    return weights.new_zeros(*weights.shape[:3], m + 1).scatter(-1, at, weights)[..., :m]
 
 
 FORMS = {"naive": naive, "gathered": gathered}

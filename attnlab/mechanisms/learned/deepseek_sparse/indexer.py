@@ -12,15 +12,18 @@ from attnlab.core.forms import form
 from attnlab.core.heads import queries_per_key_head
 from attnlab.core.options import Options, Size
 from attnlab.core.precision import upcast
-from attnlab.core.probe import note
+from attnlab.core.probe import listening, note
 from attnlab.core.selection import of_tokens
-from attnlab.core.shapes import GroupKeys, KeyPadding, Queries
+from attnlab.core.shapes import GroupKeys, GroupValues, KeyPadding, Queries
 from attnlab.core.softmax import masked_softmax
+from attnlab.core.tracing import transformed
 
 IndexQueries = Float[Tensor, "b a n c"]  # of each of the indexer's heads
 IndexKeys = Float[Tensor, "b m c"]  # one for all of them
 IndexWeights = Float[Tensor, "b n a"]
 IndexScores = Float[Tensor, "b n m"]
+PIECE = 128
+"""Queries whose keys and values are fetched at once on a CPU."""
 NOTHING = -1
 """In place of a token, where a query has fewer than k."""
 
@@ -86,6 +89,28 @@ def taken(x: Float[Tensor, "b g m d"], chosen: Tensor) -> Float[Tensor, "b n k g
     """The keys or values of the chosen tokens; of the first token where there is none."""
     batch = torch.arange(len(x), device=x.device)[:, None, None]
     return x.transpose(1, 2)[batch, chosen.clamp(min=0)]
+
+
+def spread(weights: Tensor, chosen: Tensor, m: int) -> Tensor:
+    """The weights of the chosen tokens, at their places among m."""
+    at = torch.where(chosen == NOTHING, m, chosen)[:, None].expand_as(weights)
+    return weights.new_zeros(*weights.shape[:3], m + 1).scatter(-1, at, weights)[..., :m]
+
+
+def in_pieces(
+    q: Queries, k: GroupKeys, v: GroupValues, index: IndexScores, padding: KeyPadding
+) -> list[tuple[Any, ...]]:
+    """On a CPU the same five of some queries and of the keys up to them, so that what is fetched
+    fits its cache; of few queries none, and none for whoever records, compiles or transforms."""
+    (n, m), hidden = index.shape[1:], torch.compiler.is_compiling() or transformed()
+    if hidden or listening() or q.device.type != "cpu" or n <= PIECE:
+        return []
+    found = []
+    for start in range(0, n, PIECE):
+        rows, past = slice(start, start + PIECE), slice(0, m - n + min(start + PIECE, n))
+        real = None if padding is None else padding[:, past]
+        found.append((q[:, :, rows], k[:, :, past], v[:, :, past], index[:, rows, past], real))
+    return found
 
 
 # ---- the indexer's own loss
