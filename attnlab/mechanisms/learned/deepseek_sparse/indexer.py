@@ -100,8 +100,9 @@ def spread(weights: Tensor, chosen: Tensor, m: int) -> Tensor:
 def in_pieces(
     q: Queries, k: GroupKeys, v: GroupValues, index: IndexScores, padding: KeyPadding
 ) -> list[tuple[Any, ...]]:
-    """On a CPU the same five of some queries and of the keys up to them, so that what is fetched
-    fits its cache; of few queries none, and none for whoever records, compiles or transforms."""
+    """The same five for some queries at a time with the keys up to them. What is fetched then fits
+    the cache of a CPU. The list is empty where there are few queries, on other devices, and for
+    whoever records, compiles or transforms."""
     (n, m), hidden = index.shape[1:], torch.compiler.is_compiling() or transformed()
     if hidden or listening() or q.device.type != "cpu" or n <= PIECE:
         return []
