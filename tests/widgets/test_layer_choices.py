@@ -137,10 +137,12 @@ def test_it_opens_what_was_watched_and_a_model() -> None:
 
 def test_the_picture_shows_what_is_read_and_what_is_lost() -> None:
     one = tiny()
-    one.layer, one.head = 1, 1
+    one.head = 1  # whose choice is another than that of head 0
     (found,) = (part for kind, part in one.still().parts if kind == "map")
     lost = torch.from_numpy(found["levels"]) >= len(found["palette"]) // 2
-    assert torch.equal(~lost, one.selected.branches["selected"].read[1])
+    read = one.selected.branches["selected"].read
+    assert torch.equal(~lost, read[1])
+    assert not torch.equal(read[0], read[1])
 
 
 def seen_of(n: int, layers: int = 1, dim: int = 8, heads: int = 2) -> Any:

@@ -223,6 +223,18 @@ def test_the_loss_by_hand_and_what_is_padding(aligned: Literal["chosen", "all"])
     assert (gradient[0] != 0).sum() == (2 + 5 * 3 if aligned == "chosen" else 27)
 
 
+@pytest.mark.parametrize("aligned", ["chosen", "all"])
+def test_padding_alone_has_no_loss(aligned: Literal["chosen", "all"]) -> None:
+    q, k, _, index = made()
+    index.requires_grad_()
+    loss = index_loss(
+        q, k, index, padding=torch.zeros(2, 7, dtype=torch.bool),
+        options=DeepSeekSparseOptions(chosen=3, aligned=aligned),
+    )  # fmt: skip
+    assert loss.item() == 0
+    assert (torch.autograd.grad(loss, index)[0] == 0).all()
+
+
 def test_one_chosen_token_teaches_the_indexer_nothing() -> None:
     q, k, _, index = made()
     index.requires_grad_()
