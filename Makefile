@@ -130,6 +130,16 @@ $(VENV)/colab $(VENV)/lowest: .ci/overlay.py tests/house/colab_versions.txt $(IN
 notebooks: $(INSTALLED) ## Run the lessons; print the seconds and the memory of each
 	$(RUN) -m tools.notebooks
 
+# What has PyTorch with support for the GPU is used as it is; else .venv is built.
+.PHONY: gpu
+gpu: ## On a machine with a GPU: the tests that need one, then every form timed beside other kernels
+	@if $(PYTHON) -c 'import anywidget, jaxtyping, plotly, pytest, pytest_timeout, sympy, torch, tqdm; \
+		raise SystemExit(not torch.accelerator.is_available())' 2>/dev/null; \
+	then python="$(PYTHON)"; else $(MAKE) --no-print-directory $(INSTALLED) || exit; python="$(RUN)"; fi; \
+	$$python -m pytest -p no:nbval -q -m gpu $$(grep -rl 'mark\.gpu' tests --include='*.py'); code=$$?; \
+	export PYTHONPATH="widgets:$$PYTHONPATH"; $$python -m attnlab.measure gpu --json gpu.jsonl && \
+	$$python -m attnlab_widgets.survey --picture gpu.jsonl gpu.svg && exit $$code
+
 .PHONY: measure-widgets
 measure-widgets: $(INSTALLED) ## Measure the widgets in the browser, beside bertviz (needs npm once)
 	npm ci --prefix tests/browser --silent --no-audit --no-fund

@@ -22,6 +22,8 @@ COPIES = ("aten::_to_copy", "aten::copy_")
 FROM_DATA = (torch.tensor, torch.as_tensor)
 BY_INDEX = (Tensor.__getitem__, Tensor.__setitem__)
 RECURRENT = (torch.gru, torch.lstm)  # whose kernels differ from device to device
+READS = ("aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select", "aten::_unique2")
+"""Operations whose result the CPU needs before it can go on."""
 NewGenerator = torch.Generator
 
 
@@ -92,7 +94,9 @@ class Functions(TorchFunctionMode):
         if func is Tensor.__deepcopy__ and isinstance(args[0], Elsewhere):
             return copied(*args)
         if there and func in RECURRENT:
+            before = len(WAITED)  # a GPU has a kernel of its own
             here = tree_map(lambda x: x.to("cpu") if isinstance(x, Elsewhere) else x, args)
+            del WAITED[before:]
             return tree_map(lambda x: x.to(NAME), func(*here, **kwargs))
         if there and func in BY_INDEX:
             args = (args[0], listed_there(args[1]), *args[2:])
@@ -134,6 +138,10 @@ class Backend:
     get_amp_supported_dtype = staticmethod(lambda: [torch.bfloat16])
 
 
+WAITED: list[str] = []
+"""The operations since it was cleared for which a CPU would have to wait for the device."""
+
+
 def run(func: Any, args: Any, kwargs: Any) -> Any:
     """``func`` on the CPU; its result lives where its tensors do, or where ``device=`` says."""
     given = list(tensors((*args, *kwargs.values())))
@@ -141,6 +149,8 @@ def run(func: Any, args: Any, kwargs: Any) -> Any:
     if there:
         refuse(func.name(), given)
     device = kwargs.get("device")
+    if there and (func.name().startswith(READS) or not (device is None or on_pretend(device))):
+        WAITED.append(func.name())
     if device is not None:
         there = on_pretend(device)
         kwargs = {**kwargs, "device": "cpu"} if there else kwargs

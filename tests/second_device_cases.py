@@ -109,6 +109,7 @@ def of_card(card: Card) -> Iterator[tuple[str, Case]]:
     if card.structure is None or card.structure in TASKS:
         yield f"{card.name} training", functools.partial(trained, card)
     yield f"{card.name} mixing matrix", functools.partial(mixed, card)
+    yield f"{card.name} waits for nothing", functools.partial(without_waiting, card)
 
 
 def of_scheme(card: Card) -> Iterator[tuple[str, Case]]:
@@ -150,6 +151,37 @@ def run_module(card: Card, index: int, causal: bool, device: torch.device) -> It
         yield from gradients(out, [x, *layer.parameters()])
         if causal and hasattr(layer, "step"):
             yield from decoded(layer, x.detach())
+
+
+WAITS = {
+    "adaptive_span": "the longest of the spans that were learned is the width of the band",
+    "entmax": "the support of the rows is sought until all have been found",
+    "gtn": "edges are read",
+    **dict.fromkeys(
+        ("gru", "brc", "nbrc", "lstm"), "the pretend device has no recurrent kernels of its own"
+    ),
+    "unlimiformer": "the index is searched",
+}
+"""Mechanisms in whose fast forms the CPU waits for the device, and why."""
+
+
+def without_waiting(card: Card, device: torch.device) -> Iterator[Tensor]:
+    """No fast form reads a number of what is computed: on a GPU the CPU would wait for it."""
+    waited = set()
+    for form in list(card.forms)[1:]:
+        given = {"form": form} if "form" in card.option_names() else {}
+        layer = module(card, 0, causalities(card)[0], **given).to(device)
+        x = torch.randn(2, 64, DIM, dtype=torch.float64).to(device).requires_grad_()
+        layer(x)  # what is made once for each length is made
+        second_device.WAITED.clear()
+        out = layer(x)
+        out.sum().backward()
+        waited |= set(second_device.WAITED)
+        yield out
+    if not card.forms.keys() - {"naive"}:
+        yield torch.zeros(1).to(device)
+    if device.type == second_device.NAME:
+        assert bool(waited) is (card.name in WAITS), f"the CPU waits for {sorted(waited)}"
 
 
 def decoded(layer: nn.Module, x: Tensor) -> Iterator[Tensor]:

@@ -346,13 +346,14 @@ def no_test_hides_another(root: Path) -> list[str]:
 
 
 def the_library_does_not_print(root: Path) -> list[str]:
-    """Commands (`__main__.py`, and a function named main) speak to a person; the rest returns."""
+    """Commands (`__main__.py`, `…_command.py`, a function named main) speak; the rest returns."""
     faults = []
     for path, tree in library(root):
         commands = [node for node in ast.walk(tree) if getattr(node, "name", "") == "main"]
         spoken = {id(node) for command in commands for node in ast.walk(command)}
         for node in ast.walk(tree):
-            if called(node) == "print" and path.name != "__main__.py" and id(node) not in spoken:
+            silent = not path.name.endswith(("__main__.py", "_command.py"))
+            if called(node) == "print" and silent and id(node) not in spoken:
                 faults.append(f"{where(root, path, node)}: the library does not print")
     return faults
 
@@ -772,6 +773,7 @@ KEPT = [
     (generators_are_left_as_they_were, "attnlab/testing/a.py", "torch.manual_seed(0)"),
     (no_test_hides_another, "tests/test_a.py", "class TestA:\n    def test_a(self): ..."),
     (the_library_does_not_print, "attnlab/measure/__main__.py", "print(1)"),
+    (the_library_does_not_print, "attnlab/measure/sweep_command.py", "print(1)"),
     (the_library_does_not_print, "tools/readme.py", "def main():\n    print(1)"),
     (generators_are_left_as_they_were, "attnlab/a.py", "torch.Generator().manual_seed(0)"),
     (

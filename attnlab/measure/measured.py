@@ -116,7 +116,7 @@ def call_of(
     seed: int = 0,
 ) -> Callable[[], object]:
     """One pass of the layer at length n as a function without arguments."""
-    kind = choose("dtype", dtype, _DTYPES)
+    kind = dtype_of(dtype)
     if which == "decode":
         module, state = after(layer, n, device)
         token = layer.sequence(1, device, seed).detach()
@@ -130,6 +130,11 @@ def call_of(
 
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
+
+
+def dtype_of(name: str) -> torch.dtype:
+    """The precision of that name: float32, bfloat16 or float64."""
+    return choose("dtype", name, _DTYPES)
 
 
 @torch.no_grad()

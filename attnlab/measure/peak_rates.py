@@ -1,7 +1,7 @@
 """What a machine can do at most: its arithmetic, and its traffic with the memory.
 
-Both are measured, not read from a data sheet: the fastest product of two square matrices in
-float32, and the fastest copy of an array that no cache holds. They are the roof under which
+Both are measured, not read from a data sheet: the fastest product of two square matrices, and the
+fastest copy of an array that no cache holds. They are the roof under which
 ``attnlab.figures.roofline`` draws other calls.
 """
 
@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import torch
 
 from attnlab.core.integers import check_integer
+from attnlab.measure.measured import dtype_of
 from attnlab.measure.timing import compare, thread_count
 
-_SIDE = 1024
+_SIDE, _SIDE_THERE = 1024, 8192  # of the matrices on a CPU, and on a GPU, which smaller ones idle
 _ELEMENTS = 1 << 25  # 128 MiB of float32
 _ROUNDS = 7
 
@@ -31,14 +32,17 @@ class PeakRates:
         return self.peak / self.bandwidth
 
 
-def peak_rates(*, threads: int | None = None, device: str = "cpu") -> PeakRates:
+def peak_rates(
+    *, threads: int | None = None, device: str = "cpu", dtype: str = "float32"
+) -> PeakRates:
     """Measure this machine, in about a second. ``threads`` is PyTorch's; None keeps what is set.
 
     The fastest of several rounds counts: other programs can only make a round slower.
     """
     if threads is not None:
         threads = check_integer("threads", threads, at_least=1)
-    a, b = torch.rand(2, _SIDE, _SIDE, device=device)
+    side = _SIDE if torch.device(device).type == "cpu" else _SIDE_THERE
+    a, b = torch.rand(2, side, side, device=device).to(dtype_of(dtype))
     product = torch.empty_like(a)
     source = torch.rand(_ELEMENTS, device=device)
     target = torch.empty_like(source)
@@ -54,4 +58,4 @@ def peak_rates(*, threads: int | None = None, device: str = "cpu") -> PeakRates:
         )
     of_product, of_copy = (min(one.seconds) for one in timed)
     moved = 2 * source.numel() * source.element_size()  # read once, written once
-    return PeakRates(2 * _SIDE**3 / of_product, moved / of_copy, used)
+    return PeakRates(2 * side**3 / of_product, moved / of_copy, used)

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from attnlab.measure.costs import Cost, Uncountable, counted, decodes, state_bytes
-from attnlab.measure.measured import Unproved, call_of, prove, total
+from attnlab.measure.measured import Unproved, call_of, dtype_of, prove, total
 from attnlab.measure.memory import allocated, available
 from attnlab.measure.peers import Peer
 from attnlab.measure.report import machine
@@ -66,7 +66,9 @@ class Entry:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(plan.seed)
             module, layer = self.peer.make(n, self.subject.dim, self.subject.heads)
-        x = self.subject.sequence(n, plan.device, plan.seed)
+        kind = dtype_of(plan.dtype)
+        module.to(plan.device, kind)
+        x = self.subject.sequence(n, plan.device, plan.seed).detach().to(kind).requires_grad_()
         leaves = [x, *(p for p in module.parameters() if p.requires_grad)]
 
         def forward() -> object:

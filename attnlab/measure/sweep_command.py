@@ -51,36 +51,50 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the sweep; 2 where it cannot be run as asked, 130 where it was interrupted."""
+    options = _parser().parse_args(arguments)
+    try:
+        plan = _plan(options)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    code, rows = run(plan, options.json)
+    if rows or not code:
+        print(_shown(rows, plan, options.markdown), flush=True)
+    return code
+
+
+def run(plan: Plan, path: Path | None) -> tuple[int, list[Row]]:
+    """Run a sweep, show its rows as they come and write them to ``path``.
+
+    Returns 0, 2 where the file cannot be used or 130 where it was interrupted, and the rows, those
+    that the file already held among them."""
     from tqdm.auto import tqdm
 
-    options = _parser().parse_args(arguments)
     with ExitStack() as held:
         try:
-            plan = _plan(options)
-            known = _known(options.json, held)
+            known = _known(path, held)
         except (ValueError, OSError) as error:
             print(error, file=sys.stderr)
-            return 2
+            return 2, []
         print(machine_line(plan.where), flush=True)
         rows, code = list(known), 0
         bar = tqdm(total=points(plan), unit="row", disable=None, file=sys.stderr)
         try:
             for row in sweep(plan, known):
                 rows.append(row)
-                if options.json:
-                    append(options.json, row)
+                if path:
+                    append(path, row)
                 tqdm.write(_line(row), file=sys.stderr)
                 bar.update()
         except KeyboardInterrupt:
             code = 130
-            kept = f"; {options.json} has them, run again to go on" if options.json else ""
+            kept = f"; {path} has them, run again to go on" if path else ""
             print(f"\ninterrupted after {len(rows)} rows{kept}", file=sys.stderr)
         except Unwritten as error:
             code = 2
             print(f"\n{error}; run again to go on", file=sys.stderr)
         bar.close()
-        print(_shown(rows, plan, options.markdown), flush=True)
-    return code
+    return code, rows
 
 
 def _known(path: Path | None, held: ExitStack) -> list[Row]:

@@ -36,6 +36,7 @@ from attnlab.figures.drawing import Drawing
 from attnlab.measure import by_name
 from attnlab.measure.costs import Layer, counted
 from attnlab.measure.fit import fit
+from attnlab.measure.rows import read
 from attnlab.measure.subject import OwnLayer, subject
 from attnlab.models.mixers import built
 from attnlab_widgets import cost_formulas
@@ -43,6 +44,7 @@ from attnlab_widgets.background import Throttled
 from attnlab_widgets.base import STATIC, BaseWidget, Choice
 from attnlab_widgets.card_maps import links
 from attnlab_widgets.survey import parts
+from attnlab_widgets.survey.beside import beside_full_attention
 from attnlab_widgets.survey.picture import picture
 from attnlab_widgets.wall.around import SHELVES
 from attnlab_widgets.wall_cards import growth
@@ -384,7 +386,17 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("names", nargs="*", metavar="mechanism")
     parser.add_argument("--all", action="store_true", help="every mechanism; takes minutes")
     parser.add_argument("--missing", action="store_true", help="those of which no row is stored")
+    parser.add_argument(
+        "--picture", nargs=2, type=Path, metavar=("ROWS", "PICTURE"),
+        help="draw the rows that a sweep has written, as an SVG",
+    )  # fmt: skip
     asked = parser.parse_args(given)
+    if asked.picture:
+        try:
+            beside_full_attention(read(asked.picture[0])).save_svg(asked.picture[1])
+        except (ValueError, OSError) as error:
+            parser.error(str(error))
+        return
     if unknown := [name for name in asked.names if name not in mixing]:
         parser.error(f"no mechanism that mixes positions is called {unknown[0]!r}")
     if bool(asked.names) + asked.all + asked.missing != 1:

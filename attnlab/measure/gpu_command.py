@@ -1,0 +1,158 @@
+"""`python -m attnlab.measure gpu [family or mechanism …]`: every form on a GPU, and its peers.
+
+A sweep (`attnlab.measure.sweep`) of all forms but `naive`, beside fused full attention, which is
+PyTorch's kernel, and beside FlexAttention, flash-attn and fla where they can be imported. To what a
+sweep says it adds how many operations both passes start, and the share of the GPU's peak rate.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from attnlab import catalog
+from attnlab.core.tracing import as_on_an_accelerator
+from attnlab.measure import summary, sweep_command
+from attnlab.measure.command import at_least_one
+from attnlab.measure.count import count
+from attnlab.measure.gpu_peers import GPU_PEERS
+from attnlab.measure.peak_rates import peak_rates
+from attnlab.measure.report import grid, machine
+from attnlab.measure.subject import Subject, subject
+from attnlab.measure.sweep import Entry, Plan
+
+LENGTHS = (1024, 2048, 4096, 8192, 16384, 32768)
+COUNTED = (512, 2048)  # tokens at which launches are counted
+_DESCRIPTION = """Time every form of every mechanism on a GPU, beside PyTorch's fused attention,
+FlexAttention, flash-attn and fla where they are installed; say exponents, from which length on a
+form is faster, the operations started and the share of the peak rate. With --json an interrupted
+run goes on where it stopped; `python -m attnlab_widgets.survey --picture` draws what it wrote."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="python -m attnlab.measure gpu", description=_DESCRIPTION)
+    made.add_argument(
+        "names", nargs="*", metavar="name", help="families or mechanisms; default: all"
+    )
+    made.add_argument("--lengths", nargs="+", type=at_least_one, default=LENGTHS, metavar="N")
+    made.add_argument("--dim", type=at_least_one, default=1024, help="default: 1024")
+    made.add_argument("--heads", type=at_least_one, default=16, help="default: 16")
+    made.add_argument("--dtype", choices=["float32", "bfloat16"], default="bfloat16")
+    made.add_argument(
+        "--device", help="default: this machine's accelerator; cpu tries the command without one"
+    )
+    made.add_argument("--seconds", type=at_least_one, default=900, help="default: 900")
+    made.add_argument("--threads", type=at_least_one, default=2, help="default: 2")
+    made.add_argument("--json", type=Path, metavar="FILE", help="rows go there; resumed if it is")
+    return made
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure; 2 where it cannot be run as asked, 130 where it was interrupted."""
+    options = _parser().parse_args(arguments)
+    try:
+        plan = _plan(options, _device(options.device))
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    code, rows = sweep_command.run(plan, options.json)
+    if code == 2:
+        return code
+    mine = {(each["mechanism"], each["peer"]) for each in (e.key() for e in plan.entries)}
+    rows = [row for row in rows if (row["mechanism"], row["peer"]) in mine]
+    print("\n" + summary.table(summary.summaries(rows)))
+    print("\n" + _starts(plan.entries, rows, _peak(plan)))
+    return code
+
+
+def _device(given: str | None) -> str:
+    """The device that is asked for, or this machine's accelerator; a sentence where none is."""
+    if given is None and not torch.accelerator.is_available():
+        raise ValueError(
+            "there is no accelerator on this machine, or this PyTorch has no support for it; "
+            "--device cpu tries the command without one, and its times are those of the CPU"
+        )
+    found = torch.accelerator.current_accelerator() if given is None else None
+    try:
+        device = torch.device(given if found is None else found.type)  # type: ignore[arg-type]
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ValueError(f"--device {given} cannot be used here: {reason}") from error
+    return str(device)
+
+
+def _plan(options: argparse.Namespace, device: str) -> Plan:
+    width = {"dim": options.dim, "heads": options.heads}
+    entries = []
+    for name in sweep_command.chosen(options.names):
+        forms = list(catalog.card(name).forms)
+        entries += [
+            Entry(subject(name, form=form, **width))
+            for form in forms[1:] or forms
+            if form == forms[-1] or "form" in catalog.card(name).option_names()
+        ]
+        peers = [peer for peer in GPU_PEERS.values() if peer.mechanism == name]
+        entries += [Entry(subject(name, **width), peer) for peer in peers if device != "cpu"]
+    return Plan(
+        tuple(entries), tuple(options.lengths), ("forward", "both"), options.seconds,
+        options.threads, device, options.dtype, 0, machine(options.threads),
+    )  # fmt: skip
+
+
+def _peak(plan: Plan) -> float:
+    """FLOPs per second of a large product in the precision of the plan."""
+    return peak_rates(device=plan.device, dtype=plan.dtype, threads=plan.threads).peak
+
+
+def launches(one: Subject, n: int) -> int:
+    """How many operations a forward and a backward pass start on a GPU, views apart; counted on
+    the meta device, so that no GPU is needed."""
+    layer, x = one.layer(n, "meta"), one.sequence(n, "meta")
+    told = one.extra_inputs(n, "meta")
+    with as_on_an_accelerator():
+        layer(x, **told)  # what is made once for each length is not counted
+        return count(lambda y: layer(y, **told), x, backward=True).operations
+
+
+def _starts(entries: Iterable[Entry], rows: Sequence[Mapping[str, Any]], peak: float) -> str:
+    """A table: operations started at two lengths, and the share of the peak at the longest."""
+    shares = dict(_shares(rows, peak))
+    lines = []
+    for entry in entries:
+        if entry.peer is None:
+            one = entry.subject
+            try:
+                started = [f"{launches(one, n):,}" for n in COUNTED]
+            except (ValueError, RuntimeError, NotImplementedError):
+                started = ["reads numbers"] * len(COUNTED)  # of structures, on the CPU
+            share = shares.get((one.mechanism, one.form))
+            lines.append((
+                one.label, *started, "" if share is None else f"{share[1]:.1%}",
+                "" if share is None else f"{share[0]:,}",
+            ))  # fmt: skip
+    headings = ("layer", *(f"started at {n:,}" for n in COUNTED), "of the peak", "at n =")
+    return (
+        grid(headings, lines, (False, True, True, True, True))
+        + f"\nPeak: {peak / 1e12:,.2f} TFLOPs per second, a large product in the same precision."
+    )
+
+
+def _shares(
+    rows: Iterable[Mapping[str, Any]], peak: float
+) -> Iterator[tuple[tuple[str, str], tuple[int, float]]]:
+    """Mechanism and form → the longest length timed forward, and what share of the peak it ran at.
+
+    Rows come by length, so that the longest is the last."""
+    flops = {
+        (row["mechanism"], row["form"], row["n"]): row["flops"]
+        for row in rows if row["pass"] == "counted" and row["reason"] is None
+    }  # fmt: skip
+    for row in rows:
+        about = row["mechanism"], row["form"]
+        computed = flops.get((*about, row["n"]))
+        if row["pass"] == "forward" and row["seconds"] and computed and not row["peer"]:
+            yield about, (row["n"], computed / row["median"] / peak)

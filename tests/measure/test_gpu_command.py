@@ -1,0 +1,60 @@
+"""`python -m attnlab.measure gpu`, tried without a GPU as far as it goes."""
+
+import pytest
+import torch
+
+from attnlab.measure import gpu_command
+from attnlab.measure.__main__ import main
+from attnlab.measure.gpu_peers import GPU_PEERS
+from attnlab.measure.rows import read
+from attnlab.measure.subject import subject
+
+SMALL = ["--device", "cpu", "--dtype", "float32", "--dim", "16", "--heads", "2", "--threads", "1"]
+
+
+def test_every_form_is_timed(tmp_path, capsys):
+    rows = tmp_path / "gpu.jsonl"
+    asked = ["gpu", "full", "deltanet", *SMALL, "--lengths", "32", "64"]
+    assert main([*asked, "--json", str(rows)]) == 0
+    forms = {(row["mechanism"], row["form"]) for row in read(rows)}
+    assert forms == {("full", "fused"), ("deltanet", "matrix"), ("deltanet", "chunked")}
+    shown = capsys.readouterr().out
+    assert "started at 2,048" in shown
+    assert "TFLOPs per second" in shown
+    before = read(rows)
+    assert main([*asked, "--json", str(rows)]) == 0
+    assert read(rows) == before  # nothing is measured twice
+
+
+def test_a_machine_without_an_accelerator_is_told(monkeypatch, capsys):
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
+    assert main(["gpu", "full"]) == 2
+    assert "there is no accelerator on this machine" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_a_device_that_cannot_be_used_is_told(capsys):
+    assert main(["gpu", "full", "--device", "cuda"]) == 2
+    assert "--device cuda cannot be used here" in capsys.readouterr().err
+
+
+def test_a_name_that_is_unknown_is_told(capsys):
+    assert main(["gpu", "ful", "--device", "cpu"]) == 2
+    assert "'full'" in capsys.readouterr().err
+
+
+def test_launches_of_a_loop_grow_with_its_tokens_and_those_of_chunks_do_not():
+    loop, chunks = (
+        subject("deltanet", dim=16, heads=2, form=form) for form in ("naive", "chunked")
+    )
+    few, more = (gpu_command.launches(loop, n) for n in (32, 64))
+    assert more > 1.8 * few
+    assert gpu_command.launches(chunks, 64) < 1.2 * gpu_command.launches(chunks, 32)
+
+
+def test_peers_are_layers_of_our_mechanisms():
+    for peer in GPU_PEERS.values():
+        subject(peer.mechanism)
+    module, layer = GPU_PEERS["FlexAttention"].make(8, 16, 2)
+    assert set(module) == set("qkvo")
+    assert callable(layer)
