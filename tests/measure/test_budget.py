@@ -104,7 +104,7 @@ def test_snapkv_keeps_what_the_prompt_asks_for_and_nothing_else_does_as_well() -
     assert before["SnapKV"].read == 8
     assert after["SnapKV"].read < 8
     assert before["window"].read == after["window"].read == 2
-    assert after["Quest"].read > 2, "all tokens are there, and bounds find some of them"
+    assert 2 < after["Quest"].read < 8, "all tokens are there, and bounds find some of them"
 
 
 def test_tokens_read_and_bytes_held() -> None:
