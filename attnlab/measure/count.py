@@ -112,7 +112,8 @@ class _Ledger(TorchDispatchMode):
         # Keyed by id: a storage keeps one Python object as long as it lives. Storages that this
         # call did not allocate have zero bytes.
         self.storages: dict[int, tuple[weakref.ref[Any], int]] = {}
-        self.leaves: dict[int, Tensor] = {}  # what was computed with, and requires a gradient
+        # What was computed with and requires a gradient; not kept alive, for it would be counted.
+        self.leaves: dict[int, weakref.ref[Tensor]] = {}
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
@@ -135,7 +136,7 @@ class _Ledger(TorchDispatchMode):
             if id(tensor.untyped_storage()) not in self.storages:
                 self._follow(tensor.untyped_storage(), 0)
             if tensor.requires_grad and tensor.is_leaf:
-                self.leaves[id(tensor)] = tensor
+                self.leaves[id(tensor)] = weakref.ref(tensor)
 
     def _book(self, func: Any, name: str, args: Sequence[Any], result: Any) -> None:
         outputs = _tensors(result)
@@ -219,7 +220,8 @@ def _gradients(result: Any, ledger: _Ledger) -> Any:
         )
     # Walking through the graph in Python would make its destruction recursive, which a loop over
     # some thousand tokens does not survive.
-    leaves = {**ledger.leaves, **{id(output): output for output in outputs if output.is_leaf}}
+    met = [leaf for ref in ledger.leaves.values() if (leaf := ref()) is not None]
+    leaves = {id(leaf): leaf for leaf in (*met, *outputs) if leaf.is_leaf}
     arriving = [torch.ones_like(output) for output in outputs]
     with ledger:
         return torch.autograd.grad(outputs, list(leaves.values()), arriving, allow_unused=True)

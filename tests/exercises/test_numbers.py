@@ -165,6 +165,9 @@ OTHERWISE = {
         16_500,
     ),
     "check_index_ratio": (12 * 2 * 16 / 16,),
+    "check_keys_read": (
+        len([start for start in range(0, 65_536, 16) if start + 31 <= 65_535]) + 16 * 64 + 512,
+    ),
     "check_mean_floor": (floor_of_means(), 0.297, 0.3, np.float32(0.2971)),
     "check_mode_half_life": (200 * math.log(2), 139),
     "check_nats_lost": (lost_by_a_product(), 6.238),

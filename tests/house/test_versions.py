@@ -107,8 +107,8 @@ NAMED_OTHERWISE = {
     "umap": "umap-learn",
 }
 OURS = {"attnlab", "attnlab_widgets"}
-OF_OTHERS = {"nltk", "onnx"}
-"""Asked for in a sentence where something of theirs is given or made."""
+OF_OTHERS = {"fla", "flash_attn", "nltk", "onnx"}
+"""Asked for in a sentence where something of theirs is given or made, or timed on a GPU."""
 
 
 def imported() -> dict[str, str]:

@@ -16,7 +16,7 @@ from attnlab.core.probe import listening, note
 from attnlab.core.selection import of_tokens
 from attnlab.core.shapes import GroupKeys, GroupValues, KeyPadding, Queries
 from attnlab.core.softmax import masked_softmax
-from attnlab.core.tracing import transformed
+from attnlab.core.tracing import on_cpu, transformed
 
 IndexQueries = Float[Tensor, "b a n c"]  # of each of the indexer's heads
 IndexKeys = Float[Tensor, "b m c"]  # one for all of them
@@ -104,7 +104,7 @@ def in_pieces(
     the cache of a CPU. The list is empty where there are few queries, on other devices, and for
     whoever records, compiles or transforms."""
     (n, m), hidden = index.shape[1:], torch.compiler.is_compiling() or transformed()
-    if hidden or listening() or q.device.type != "cpu" or n <= PIECE:
+    if hidden or listening() or not on_cpu(q) or n <= PIECE:
         return []
     found = []
     for start in range(0, n, PIECE):
