@@ -218,13 +218,36 @@ def _gradients(result: Any, ledger: _Ledger) -> Any:
             "call's does; give inputs or parameters with requires_grad=True, outside "
             "torch.no_grad()"
         )
-    # Walking through the graph in Python would make its destruction recursive, which a loop over
-    # some thousand tokens does not survive.
-    met = [leaf for ref in ledger.leaves.values() if (leaf := ref()) is not None]
-    leaves = {id(leaf): leaf for leaf in (*met, *outputs) if leaf.is_leaf}
+    leaves = _leaves(outputs)
+    if leaves is None:
+        met = [leaf for ref in ledger.leaves.values() if (leaf := ref()) is not None]
+        leaves = list({id(leaf): leaf for leaf in (*met, *outputs) if leaf.is_leaf}.values())
     arriving = [torch.ones_like(output) for output in outputs]
     with ledger:
-        return torch.autograd.grad(outputs, list(leaves.values()), arriving, allow_unused=True)
+        return torch.autograd.grad(outputs, leaves, arriving, allow_unused=True)
+
+
+_WALKED = 10_000  # nodes of a graph
+
+
+def _leaves(outputs: list[Tensor]) -> list[Tensor] | None:
+    """The leaves of the graph above `outputs`, each once; None where the graph is large.
+
+    A graph that was walked through in Python is destroyed by recursion, which that of a loop over
+    some thousand tokens does not survive."""
+    leaves = {id(output): output for output in outputs if output.grad_fn is None}
+    waiting = [output.grad_fn for output in outputs if output.grad_fn is not None]
+    seen: set[Any] = set(waiting)
+    while waiting:
+        if len(seen) > _WALKED:
+            return None
+        node = waiting.pop()
+        if isinstance(leaf := getattr(node, "variable", None), Tensor):
+            leaves[id(leaf)] = leaf
+        above = {parent for parent, _ in node.next_functions if parent is not None} - seen
+        seen |= above
+        waiting.extend(above)
+    return list(leaves.values())
 
 
 @contextmanager

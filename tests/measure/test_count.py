@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from attnlab.measure.count import count, expected_exponent, exponent
+from attnlab.mechanisms.dense import flash
 
 
 def _leaf(*shape, dtype=torch.float32):
@@ -324,6 +325,11 @@ def test_the_first_count_of_a_process_is_like_the_second() -> None:
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     first, second = run.stdout.split()
     assert first == second
+
+
+def test_gradients_of_a_leaf_outside_the_call_are_counted():
+    q, k, v = _leaf(3, 1, 2, 64, 16)
+    assert count(flash.tiled, q, k, v, backward=True).flops > 2 * count(flash.tiled, q, k, v).flops
 
 
 def test_a_long_chain_of_operations_is_counted():
