@@ -222,6 +222,11 @@ def _gradients(result: Any, ledger: _Ledger) -> Any:
     if leaves is None:
         met = [leaf for ref in ledger.leaves.values() if (leaf := ref()) is not None]
         leaves = list({id(leaf): leaf for leaf in (*met, *outputs) if leaf.is_leaf}.values())
+    if not leaves:
+        raise ValueError(
+            "count(…, backward=True) finds no leaf in so long a graph: hand in tensors that "
+            "require a gradient themselves, not views of one that does"
+        )
     arriving = [torch.ones_like(output) for output in outputs]
     with ledger:
         return torch.autograd.grad(outputs, leaves, arriving, allow_unused=True)

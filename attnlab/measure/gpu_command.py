@@ -128,7 +128,7 @@ def _starts(entries: Iterable[Entry], rows: Sequence[Mapping[str, Any]], peak: f
             try:
                 started = [f"{launches(one, n):,}" for n in COUNTED]
             except (ValueError, RuntimeError, NotImplementedError):
-                started = ["reads numbers"] * len(COUNTED)  # of structures, on the CPU
+                started = ["not counted"] * len(COUNTED)  # structures are read
             share = shares.get((one.mechanism, one.form))
             lines.append((
                 one.label, *started, "" if share is None else f"{share[1]:.1%}",

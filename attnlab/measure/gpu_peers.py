@@ -10,19 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnlab.measure.peers import Made, Peer
-
-
-def _projected(dim: int, heads: int, attend: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Made:
-    """Four projections around a function of q, k and v (b, n, h, d)."""
-    layer = nn.ModuleDict({name: nn.Linear(dim, dim, bias=False) for name in "qkvo"})
-
-    def call(x: Tensor) -> Tensor:
-        q, k, v = (layer[name](x).unflatten(-1, (heads, -1)) for name in "qkv")
-        out: Tensor = layer["o"](attend(q, k, v).flatten(2))
-        return out
-
-    return layer, call
+from attnlab.measure.peers import Made, Peer, projected
 
 
 def flex_attention(n: int, dim: int, heads: int) -> Made:
@@ -35,14 +23,14 @@ def flex_attention(n: int, dim: int, heads: int) -> Made:
         out: Tensor = compiled(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2))
         return out.transpose(1, 2)
 
-    return _projected(dim, heads, attend)
+    return projected(dim, heads, attend)
 
 
 def flash_attention(n: int, dim: int, heads: int) -> Made:
     """All pairs; the package takes half precision alone."""
     from flash_attn import flash_attn_func
 
-    return _projected(dim, heads, flash_attn_func)
+    return projected(dim, heads, flash_attn_func)
 
 
 def _fla(layer: str, **fixed: Any) -> Callable[[int, int, int], Made]:

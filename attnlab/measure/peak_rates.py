@@ -13,7 +13,7 @@ from attnlab.core.integers import check_integer
 from attnlab.measure.measured import dtype_of
 from attnlab.measure.timing import compare, thread_count
 
-_SIDE, _SIDE_THERE = 1024, 8192  # of the matrices on a CPU, and on a GPU, which smaller ones idle
+_SIDE, _SIDE_THERE = 1024, 8192  # of the matrices on a CPU; a GPU needs larger ones to be busy
 _ELEMENTS = 1 << 25  # 128 MiB of float32
 _ROUNDS = 7
 

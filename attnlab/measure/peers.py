@@ -162,19 +162,28 @@ def x_transformers(n: int, dim: int, heads: int) -> Made:
     return layer, lambda x: _first(layer(x))
 
 
+def projected(dim: int, heads: int, attend: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Made:
+    """Four projections around a function of queries, keys and values, each (b, n, h, d)."""
+    layer = nn.ModuleDict({name: nn.Linear(dim, dim, bias=False) for name in "qkvo"})
+
+    def call(x: Tensor) -> Tensor:
+        q, k, v = (layer[name](x).unflatten(-1, (heads, -1)) for name in "qkv")
+        out: Tensor = layer["o"](attend(q, k, v).flatten(2))
+        return out
+
+    return layer, call
+
+
 def entmax(n: int, dim: int, heads: int) -> Made:
     """The package has the function only; four projections are added."""
     from entmax import entmax15
 
-    layer = nn.ModuleDict({name: nn.Linear(dim, dim, bias=False) for name in "qkvo"})
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        out: Tensor = entmax15(q @ k.mT / math.sqrt(dim // heads), dim=-1) @ v
+        return out.transpose(1, 2)
 
-    def call(x: Tensor) -> Tensor:
-        q, k, v = (layer[name](x).unflatten(-1, (heads, -1)).transpose(1, 2) for name in "qkv")
-        weights = entmax15(q @ k.mT / math.sqrt(dim // heads), dim=-1)
-        out: Tensor = layer["o"]((weights @ v).transpose(1, 2).flatten(2))
-        return out
-
-    return layer, call
+    return projected(dim, heads, attend)
 
 
 def _first(out: Any) -> Tensor:

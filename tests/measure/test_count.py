@@ -342,3 +342,10 @@ def test_a_long_chain_of_operations_is_counted():
 
     x = torch.ones((), device="meta", requires_grad=True)
     assert count(chain, x, backward=True).operations == 60_000
+
+
+def test_a_long_graph_whose_leaf_is_outside_the_call_is_refused(monkeypatch):
+    monkeypatch.setattr("attnlab.measure.count._WALKED", 0)
+    q, k, v = _leaf(3, 1, 2, 8, 4)
+    with pytest.raises(ValueError, match="not views of one that does"):
+        count(flash.tiled, q, k, v, backward=True)
