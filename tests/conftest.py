@@ -8,6 +8,7 @@ took: processor time, because a clock also counts what else the machine does.
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -179,6 +180,7 @@ BUDGETS = (
     Budget("the claims of", "test_claims.py", "card", 12),
     Budget("the lesson", "browser/test_lessons.py", "lesson", 75, children=True),
 )
+SLOWEST_FILES = 20
 FAR_ABOVE = 4
 """So many times a budget is a failure; what is between is reported."""
 
@@ -216,8 +218,10 @@ class Spending:
 
     def __init__(self) -> None:
         self.spent: dict[Budget, dict[str, float]] = {budget: {} for budget in BUDGETS}
+        self.files = Counter[str]()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.files[report.nodeid.split("::")[0]] += report.duration
         for name, value in report.user_properties:
             if name == "spent" and report.when == "call":
                 index, owner, seconds = value
@@ -237,9 +241,13 @@ class Spending:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        write = terminalreporter.write_line
+        if len(self.files) > SLOWEST_FILES:
+            terminalreporter.section(f"slowest {SLOWEST_FILES} files, of {len(self.files)}")
+            for name, seconds in self.files.most_common(SLOWEST_FILES):
+                write(f"{seconds:7.1f} s {seconds / self.files.total():4.0%} {name}")
         if not any(self.spent.values()):
             return
-        write = terminalreporter.write_line
         terminalreporter.section("seconds of processor time")
         for budget, spent in self.spent.items():
             dearest = sorted(spent.items(), key=lambda each: -each[1])[:6]

@@ -10,17 +10,12 @@ from attnlab.core.probe import record
 from attnlab.measure.count import count
 from attnlab.mechanisms.dense import full
 from attnlab.mechanisms.dense.flash import FORMS, FlashAttention, FlashOptions, naive, tiled
-
-
-@pytest.fixture
-def qkv() -> tuple[Tensor, Tensor, Tensor]:
-    shapes = ((2, 3, 7, 5), (2, 3, 13, 5), (2, 3, 13, 11))
-    return tuple(torch.randn(s, dtype=torch.float64) for s in shapes)  # type: ignore[return-value]
+from tests.mechanisms.dense.softmax_promises import PROMISES, queries_keys_values
 
 
 @pytest.mark.parametrize("tile", [1, 2, 3, 5, 7, 13, 64])
-def test_tiles_of_any_size(qkv: tuple[Tensor, Tensor, Tensor], tile: int) -> None:
-    made = [x.requires_grad_() for x in qkv]
+def test_tiles_of_any_size(tile: int) -> None:
+    made = [x.requires_grad_() for x in queries_keys_values()]
     for mask in (None, patterns.causal(), torch.rand(2, 1, 7, 13) > 0.5, torch.rand(1, 13) > 0.3):
         expected = torch.autograd.grad(naive(*made, mask=mask).sin().sum(), made)
         got = torch.autograd.grad(
@@ -30,13 +25,12 @@ def test_tiles_of_any_size(qkv: tuple[Tensor, Tensor, Tensor], tile: int) -> Non
             torch.testing.assert_close(mine, theirs)
 
 
-def test_tiles_survive_poisoned_memory(
-    qkv: tuple[Tensor, Tensor, Tensor], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tiles_survive_poisoned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is allocated empty is written before it is read."""
     poisoned = lambda self, *shape, **kw: self.new_full(  # noqa: E731
         shape[0] if isinstance(shape[0], tuple | torch.Size) else shape, torch.nan, **kw
     )
+    qkv = queries_keys_values()
     expected = naive(*qkv, mask=patterns.causal())
     monkeypatch.setattr(Tensor, "new_empty", poisoned)
     torch.testing.assert_close(
@@ -67,7 +61,8 @@ def test_tiled_skips_what_nobody_sees() -> None:
     assert half == whole * (16 * 17 / 2) / 16**2
 
 
-def test_log_sum_exp_is_noted(qkv: tuple[Tensor, Tensor, Tensor]) -> None:
+def test_log_sum_exp_is_noted() -> None:
+    qkv = queries_keys_values()
     with record() as notes:
         tiled(*qkv, options=FlashOptions(tile=4))
         naive(*qkv)
@@ -98,52 +93,13 @@ def test_second_derivatives_of_tiled_are_refused_not_left_out() -> None:
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_what_leaves_the_weights_unchanged(form, qkv: tuple[Tensor, Tensor, Tensor]) -> None:
-    q, k, v = qkv
-    out = form(q, k, v)
-    shift = torch.randn(5, dtype=torch.float64)
-    torch.testing.assert_close(form(q, k + shift, v), out)  # one vector added to all keys
-    assert not torch.allclose(form(q + shift, k, v), out)  # not so for queries
-    torch.testing.assert_close(form(3 * q, k / 3, v), out)
-    order = torch.randperm(13)
-    torch.testing.assert_close(form(q, k[:, :, order], v[:, :, order]), out)
-    means = v.mean(dim=2, keepdim=True).expand(-1, -1, 7, -1)
-    torch.testing.assert_close(form(torch.zeros_like(q), k, v), means)
+@pytest.mark.parametrize("promise", PROMISES, ids=lambda one: one.__name__)
+def test_promises_of_softmax_attention(promise, form) -> None:
+    promise(form)
 
 
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_empty_rows_leave_the_others_alone(form, qkv: tuple[Tensor, Tensor, Tensor]) -> None:
-    made = [x.requires_grad_() for x in qkv]
-    mask = torch.ones(7, 13, dtype=torch.bool)
-    mask[2] = False
-    out = form(*made, mask=mask)
-    assert (out[:, :, 2] == 0).all()
-    kept = [0, 1, 3, 4, 5, 6]
-    torch.testing.assert_close(out[:, :, kept], naive(*made)[:, :, kept])
-    grads = torch.autograd.grad(out.square().sum(), made)
-    assert all(torch.isfinite(g).all() for g in grads)
-    assert (grads[0][:, :, 2] == 0).all()
-
-
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_huge_scores_do_not_overflow(form) -> None:
-    q, k = torch.full((1, 1, 2, 4), 200.0), torch.full((1, 1, 3, 4), 200.0)
-    v = torch.randn(1, 1, 3, 4)
-    mask = torch.tensor([[True, True, False], [True, True, True]])
-    out = form(q, k, v, mask=mask)
-    torch.testing.assert_close(out[0, 0, 0], v[0, 0, :2].mean(0))
-
-
-def test_causal_is_aligned_at_the_bottom_right() -> None:
-    """The cached decoding trap: one query among five keys is the last, and sees all of them."""
-    q, k, v = (torch.randn(1, 1, n, 4, dtype=torch.float64) for n in (1, 5, 5))
-    for form in FORMS.values():
-        torch.testing.assert_close(form(q, k, v, mask=patterns.causal()), naive(q, k, v))
-    wrong = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-    assert not torch.allclose(wrong, naive(q, k, v))
-
-
-def test_naive_is_full_attention(qkv: tuple[Tensor, Tensor, Tensor]) -> None:
+def test_naive_is_full_attention() -> None:
+    qkv = queries_keys_values()
     for mask in (None, patterns.causal()):
         assert torch.equal(naive(*qkv, mask=mask), full.naive(*qkv, mask=mask))
 

@@ -4,19 +4,13 @@ import math
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import attnlab
-from attnlab.core import patterns
 from attnlab.core.probe import record
 from attnlab.measure.count import count
 from attnlab.mechanisms.dense.full import FORMS, FullAttention, fused, naive
-
-
-@pytest.fixture
-def qkv() -> tuple[Tensor, Tensor, Tensor]:
-    shapes = ((2, 3, 7, 5), (2, 3, 13, 5), (2, 3, 13, 11))
-    return tuple(torch.randn(s, dtype=torch.float64) for s in shapes)  # type: ignore[return-value]
+from tests.mechanisms.dense.softmax_promises import PROMISES
 
 
 def test_by_hand() -> None:
@@ -31,49 +25,9 @@ def test_by_hand() -> None:
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_what_leaves_the_weights_unchanged(form, qkv: tuple[Tensor, Tensor, Tensor]) -> None:
-    q, k, v = qkv
-    out = form(q, k, v)
-    shift = torch.randn(5, dtype=torch.float64)
-    torch.testing.assert_close(form(q, k + shift, v), out)  # one vector added to all keys
-    assert not torch.allclose(form(q + shift, k, v), out)  # not so for queries
-    torch.testing.assert_close(form(3 * q, k / 3, v), out)
-    order = torch.randperm(13)
-    torch.testing.assert_close(form(q, k[:, :, order], v[:, :, order]), out)
-    means = v.mean(dim=2, keepdim=True).expand(-1, -1, 7, -1)
-    torch.testing.assert_close(form(torch.zeros_like(q), k, v), means)
-
-
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_empty_rows_leave_the_others_alone(form, qkv: tuple[Tensor, Tensor, Tensor]) -> None:
-    made = [x.requires_grad_() for x in qkv]
-    mask = torch.ones(7, 13, dtype=torch.bool)
-    mask[2] = False
-    out = form(*made, mask=mask)
-    assert (out[:, :, 2] == 0).all()
-    kept = [0, 1, 3, 4, 5, 6]
-    torch.testing.assert_close(out[:, :, kept], naive(*made)[:, :, kept])
-    grads = torch.autograd.grad(out.square().sum(), made)
-    assert all(torch.isfinite(g).all() for g in grads)
-    assert (grads[0][:, :, 2] == 0).all()
-
-
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_huge_scores_do_not_overflow(form) -> None:
-    q, k = torch.full((1, 1, 2, 4), 200.0), torch.full((1, 1, 3, 4), 200.0)
-    v = torch.randn(1, 1, 3, 4)
-    mask = torch.tensor([[True, True, False], [True, True, True]])
-    out = form(q, k, v, mask=mask)
-    torch.testing.assert_close(out[0, 0, 0], v[0, 0, :2].mean(0))
-
-
-def test_causal_is_aligned_at_the_bottom_right() -> None:
-    """The cached decoding trap: one query among five keys is the last, and sees all of them."""
-    q, k, v = (torch.randn(1, 1, n, 4, dtype=torch.float64) for n in (1, 5, 5))
-    for form in FORMS.values():
-        torch.testing.assert_close(form(q, k, v, mask=patterns.causal()), naive(q, k, v))
-    wrong = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-    assert not torch.allclose(wrong, naive(q, k, v))
+@pytest.mark.parametrize("promise", PROMISES, ids=lambda one: one.__name__)
+def test_promises_of_softmax_attention(promise, form) -> None:
+    promise(form)
 
 
 def test_scale_keeps_unit_variance() -> None:

@@ -24,25 +24,12 @@ Three forms of the same function:
 
 ``LinearAttention.step`` decodes with S and z as its state, and equals the parallel forms.
 
-Feature maps, for x of width d:
-
-``elu``     $\mathrm{elu}(x) + 1$, r = d: the paper's; positive.
-``relu``    $\max(x, 0)$, r = d: sparse; a dot product of two may be zero.
-``dpfp``    $\phi_{(i,j)}(x) = a_j\, a_{j+i}$ with $a = \mathrm{relu}([x, -x])$, indices modulo 2d,
-            $i = 1 \ldots \nu$, r = 2dν: "deterministic parameter-free projection", sparse and of
-            more dimensions than x, so that more keys can be distinguished.
-``taylor``  $\phi(x) = (1,\, y,\, y^{\otimes 2} / \sqrt{2!},\, \ldots,\, y^{\otimes p} /
-            \sqrt{p!})$ with $y = x\, d^{-1/4}$, $r = \sum_{i \le p} d^i$: $\phi(q) \cdot \phi(k)$
-            is the exponential series of $q \cdot k / \sqrt d$ up to degree p, so the map tends to
-            the softmax's. Degree 0 is a plain mean.
-``based``   the same of degree 2 with each product of two entries once: r = (d + 1)(d + 2) / 2. A
-            weight $1 + s + s^2 / 2$ is at least 1/2; a score far below 0 has a large one, too.
-
+The feature map is an option: ``elu``, the paper's, ``relu``, ``dpfp``, ``taylor`` or ``based``,
+whose equations stand beside their code in ``feature_maps``. Based takes the last with queries and
+keys of 16 numbers (``feature_dim``), and lets such layers take turns with layers of attention in a
+small window, which compare near tokens exactly.
 A layer with ``positions`` turns the features above the line and leaves those below it, so that the
 denominator stays positive (Su et al. 2021, arXiv:2104.09864, section 3.3).
-
-Based takes the last with queries and keys of 16 numbers (``feature_dim``), and lets such layers
-take turns with layers of attention in a small window, which compare near tokens exactly.
 
 The papers' letters: $N$ is our n, $D$ and $C$ are r, $M$ is e; $V'$ is the output, $S$ and $Z$ (or
 $s$ and $z$) the two sums; Schlag's $d_{key}$ is d, $d_{dot}$ is r, and ν is ``nu``.
@@ -70,7 +57,6 @@ language models balance the recall-throughput tradeoff. ICML 2024, arXiv:2402.18
 
 from typing import Any, Literal
 
-import sympy
 import torch
 from torch import Tensor
 
@@ -96,6 +82,7 @@ from attnlab.core.shapes import (
 )
 from attnlab.mechanisms.kernelized.linear import recurrence as linear_recurrence
 from attnlab.mechanisms.kernelized.linear import turned
+from attnlab.mechanisms.kernelized.linear.costs import elements, flops
 from attnlab.mechanisms.kernelized.linear.feature_maps import (
     LinearOptions,
     based_features,
@@ -228,8 +215,7 @@ class LinearAttention(Layer):
     def forward(self, x: Tokens, padding: TokenPadding = None) -> Tokens:
         q, k, v = self.heads.project(x, padding=padding)
         note("mask", patterns.visible(self.causal, padding))
-        attend = FORMS[self.form]
-        out = attend(
+        out = FORMS[self.form](
             q, k, v, causal=self.causal, padding=padding, options=self.options,
             turn=Turn.of(self.positions, x, padding),
         )  # fmt: skip
@@ -245,30 +231,17 @@ class LinearAttention(Layer):
         wide_q, wide_k = upcast_together(q, k)
         features = _featured(wide_q, wide_k, None, self.options)
         past: Any = state  # either of the two, which are checked where they are read
+        chunk = self.options.chunk
         if self.positions is None:
-            out, state = linear_recurrence.advance(*features, v, past, chunk=self.options.chunk)
+            out, state = linear_recurrence.advance(*features, v, past, chunk=chunk)
         else:
-            chunk = self.options.chunk
             out, state = turned.advance(*features, v, self.positions, past, chunk=chunk)
         return self.heads.merge(out), note("state", state)
 
 
 # ---- card
 
-h, n, m, d, e, c = letters("h n m d e c")
-
-
-def flops(chosen: LinearOptions, causal: bool) -> sympy.Expr:
-    """Sums and products with them; causally also those within chunks."""
-    r = chosen.count(d)
-    return 2 * h * (n + m) * r * e + (2 * h * n * c * (r + e) if causal else 0)
-
-
-def elements(chosen: LinearOptions, causal: bool) -> sympy.Expr:
-    """Features and values; causally also the scores and the sum of every chunk."""
-    r = chosen.count(d)
-    return h * n * (r + e) + (h * n * (c + r * (e + 1) / c) if causal else 0)
-
+h, n, m, d, e = letters("h n m d e")
 
 CARD = Card(
     __doc__,

@@ -1,4 +1,17 @@
-"""Feature maps φ, whose dot products replace the exponential."""
+r"""Feature maps φ, whose dot products replace the exponential; r features of a head of width d.
+
+``elu``     $\mathrm{elu}(x) + 1$, r = d: the paper's; positive.
+``relu``    $\max(x, 0)$, r = d: sparse; a dot product of two may be zero.
+``dpfp``    $\phi_{(i,j)}(x) = a_j\, a_{j+i}$ with $a = \mathrm{relu}([x, -x])$, indices modulo 2d,
+            $i = 1 \ldots \nu$, r = 2dν: "deterministic parameter-free projection", sparse and of
+            more dimensions than x, so that more keys can be distinguished.
+``taylor``  $\phi(x) = (1,\, y,\, y^{\otimes 2} / \sqrt{2!},\, \ldots,\, y^{\otimes p} /
+            \sqrt{p!})$ with $y = x\, d^{-1/4}$, $r = \sum_{i \le p} d^i$: $\phi(q) \cdot \phi(k)$
+            is the exponential series of $q \cdot k / \sqrt d$ up to degree p, so the map tends to
+            the softmax's. Degree 0 is a plain mean.
+``based``   the same of degree 2 with each product of two entries once: r = (d + 1)(d + 2) / 2. A
+            weight $1 + s + s^2 / 2$ is at least 1/2; a score far below 0 has a large one, too.
+"""
 
 import math
 from dataclasses import dataclass

@@ -70,7 +70,7 @@ Colwell, Weller. Rethinking Attention with Performers. ICLR 2021, arXiv:2009.147
 theorem 2, section 2.4.
 """
 
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
 import sympy
 import torch
@@ -82,9 +82,7 @@ from attnlab.core.forms import form
 from attnlab.core.heads import Heads
 from attnlab.core.options import Size
 from attnlab.core.positions import Rotation, Turn
-from attnlab.core.precision import no_autocast, upcast_together
 from attnlab.core.probe import note
-from attnlab.core.recurrence import check_state
 from attnlab.core.shapes import (
     KeyPadding,
     Keys,
@@ -106,19 +104,15 @@ from attnlab.mechanisms.kernelized.performer.random_features import (
     orthogonal_rows,
     trigonometric_features,
 )
+from attnlab.mechanisms.kernelized.performer.step import next_outputs
 from attnlab.mechanisms.kernelized.performer.sums import (
     State,
     TurnedState,
-    advance,
-    advance_turned,
     chunked,
     ratio,
     recurrent,
     rescaled,
-    with_ones,
 )
-
-S = TypeVar("S", State, TurnedState)
 
 __all__ = [
     "CARD", "FORMS", "Performer", "PerformerOptions", "State", "chunked", "default_features",
@@ -210,32 +204,14 @@ class Performer(nn.Module):
         """The next t tokens given the state of all before them (None at the beginning)."""
         self.heads.refuse_step(self.causal)
         q, k, v = self.heads.project(x)
-        with no_autocast(x.device):
-            wide_q, wide_k, wide_v, rows = upcast_together(q, k, v, self.projection)
-            phi, chunk = FeatureMap.of(self.options.kernel, rows), self.options.chunk
-            queries, keys = phi.queries(wide_q), phi.keys(wide_k)
-            if self.positions is None:
-                values = with_ones(wide_v)
-                past = _checked(state, State.empty(phi.rows, values))
-                out, state = advance(queries, keys, values, past, chunk)
-            else:
-                start = _checked(state, TurnedState.empty(phi.rows.shape[-2], wide_v))
-                turn = Turn.of(self.positions, x, start=start.length)
-                assert turn is not None
-                out, state = advance_turned(queries, keys, wide_v, turn, start, chunk)
-        return self.heads.merge(out.to(v.dtype)), state
+        out, state = next_outputs(
+            *(q, k, v, self.projection, state),
+            options=self.options, positions=self.positions,
+        )  # fmt: skip
+        return self.heads.merge(out), state
 
     def extra_repr(self) -> str:
         return f"causal={self.causal}, form={self.form!r}, features={self.projection.shape[1]}"
-
-
-def _checked(state: Any, start: S) -> S:
-    """``state``, if it fits; at the beginning ``start``."""
-    if state is None:
-        return start
-    check_state(state, start)
-    found: S = state
-    return found
 
 
 # ---- card

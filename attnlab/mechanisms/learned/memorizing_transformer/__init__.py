@@ -31,21 +31,18 @@ and its cache alone, as the other layers of the model have.
 
 The paper's letters: M and k are ours; $b_g$ is ``gate``, $V_c$, $V_m$ are the two softmaxes'
 outputs. The layer with a memory stands near the top of the model (9th of 12).
-
 Gradients end at the beginning of the segment: neither memory nor cache has any. They do flow into
 queries and through the softmax over what was fetched.
 
 Readings. While the memory is empty its output is zero, so the result is 1 − g times the local one,
 as in the authors' code; g = 0 there would be another reading. ``stored="segment"`` stores a
 segment as soon as it was read, as their code does, so the newest keys are in the cache and in the
-memory; ``stored="leaving"`` stores what leaves the cache. τ starts at √d, at which random vectors
-have scores of variance one.
+memory; ``stored="leaving"`` stores what leaves the cache. At τ = √d random vectors have scores of
+variance one.
 
-Other implementations. In the authors' code (meliad) τ starts at 1, a query does not attend to
-itself, the approximate search takes the best key of each residue class of positions modulo k, and
-slots of the memory that are not filled yet enter the softmax as zero keys. The package
-memorizing-transformers-pytorch has one softmax over fetched and local keys (``gated=False`` here),
-one key/value head, and τ = 20.
+Other implementations. In the authors' code (meliad) the approximate search takes the best key of
+each residue class of positions modulo k. The package memorizing-transformers-pytorch has one
+softmax over fetched and local keys (``gated=False`` here), one key/value head, and τ = 20.
 
 Common mistakes: storing a segment before its queries have searched, which shows them the future;
 storing keys that are not normalised; one memory for several documents of a batch.
@@ -53,7 +50,7 @@ storing keys that are not normalised; one memory for several documents of a batc
 Departures.
 - while the memory is empty its output is zero, and the gate is not changed
 - the scale starts at √d, not at 1, and a query attends to itself, unlike in the authors' code
-- slots of the memory that are not filled yet are not attended to
+- slots of the memory that are not filled yet are not attended to; there they are zero keys
 
 Gives up. In the far past, each query attends only to the few keys with the largest scores.
 
