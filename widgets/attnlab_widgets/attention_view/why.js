@@ -1,4 +1,4 @@
-// Why does a query look there? Its weights followed step by step: products of query and key, their
+// Why does a query attend to these keys? Its weights followed step by step: products of query and key, their
 // sum and scale, bias and mask, softmax, and the weighted values; with the record's own numbers.
 import { bitmap, button, el, hatchKey, plain, sized } from "#parts/dom.js";
 import { lookup, level, painted } from "#lib/colours.js";
@@ -13,6 +13,9 @@ const number = (value, digits = 3) => {
   return value.toFixed(Math.max(0, Math.min(digits, digits - 1 - Math.floor(Math.log10(Math.abs(value)))))).replace("-", "−");
 };
 
+/** A small weight is not zero, which a hidden key has. */
+const weighed = (weight) => (weight > 0 && weight < 5e-4 ? "< 0.001" : number(weight));
+
 export function whyPanel(store, view) {
   const title = el("h3");
   const pills = STEPS.map((name, at) => button({ class: "av-button av-step", text: `${at + 1} ${name}`, testid: `step-${at + 1}`, onclick: () => go(at) }));
@@ -22,7 +25,7 @@ export function whyPanel(store, view) {
   const said = el("p", { class: "av-why-said", "aria-live": "polite", testid: "why-said" });
   const body = el("div", { class: "av-why-body" });
   const verdict = el("p", { class: "av-quiet", testid: "why-verdict" });
-  const node = el("section", { class: "av-why", hidden: true, tabindex: "-1", "aria-label": "Why does it look there?", testid: "why-panel" },
+  const node = el("section", { class: "av-why", hidden: true, tabindex: "-1", "aria-label": "Why does it attend to these keys?", testid: "why-panel" },
     el("div", { class: "av-row av-head-row" }, title, el("span", { class: "av-row av-zoom" }, back, next, shut)),
     el("div", { class: "av-row av-steps", role: "group", "aria-label": "Steps" }, ...pills),
     said, body, verdict);
@@ -75,7 +78,7 @@ export function whyPanel(store, view) {
         draw();
       });
     }
-    title.replaceChildren(`Why does query ${query} `, word("q", query), ` look there? ${store.called(layer, head)}${store.recording.compared ? `, ${store.recording.names[store.which]}` : ""}`);
+    title.replaceChildren(`Why does query ${query} `, word("q", query), ` attend to these keys? ${store.called(layer, head)}${store.recording.compared ? `, ${store.recording.names[store.which]}` : ""}`);
     pills.forEach((pill, at) => pill.setAttribute("aria-current", at === step ? "step" : "false"));
     [back.disabled, next.disabled] = [step === 0, step === STEPS.length - 1];
     const missing = !vectors || vectors.said;
@@ -123,7 +126,7 @@ export function whyPanel(store, view) {
       () => [bias ? `A bias is added: for this key ${number(bias[query * store.shape.m + key])}. ` : "Nothing is added to these scores. ", hidden ? `The mask hides ${hidden} of ${hidden + count} keys from this query: their score becomes −∞.` : "No key is masked."],
       () => (now.biased[key] === -Infinity
         ? [word("k", key), " is masked: e to the power −∞ is 0, and so is its weight."]
-        : ["e", el("sup", { text: number(now.biased[key]) }), ` = ${number(Math.exp(now.biased[key]))} for `, word("k", key), `; divided by the sum over all ${count} keys, ${number(now.total * Math.exp(now.top))}, it is the weight ${number(now.weights[key])}.`]),
+        : ["e", el("sup", { text: number(now.biased[key]) }), ` = ${number(Math.exp(now.biased[key]))} for `, word("k", key), `; divided by the sum over all ${count} keys, ${number(now.total * Math.exp(now.top))}, it is the weight ${weighed(now.weights[key])}.`]),
       () => ["The output for ", word("q", query), " is the sum of all values, each times its weight; ", word("k", key), ` puts in ${number(100 * now.weights[key], 2)} % of its value.`],
     ][step]();
   }
@@ -168,7 +171,7 @@ export function whyPanel(store, view) {
   }
 
   const largest = (lists) => lists.reduce((most, list) => list.reduce((a, b) => Math.max(a, Math.abs(b)), most), 1e-9);
-  const recordedOf = ({ w, below }) => (below === undefined ? number(w) : `≤ ${number(below)}`);
+  const recordedOf = ({ w, below }) => (below === undefined ? weighed(w) : `≤ ${number(below)}`);
 
   /** Numbers as a row of coloured cells; written out where they fit. */
   function strip(numbers, most, wide, saying) {
@@ -192,7 +195,7 @@ export function whyPanel(store, view) {
     return canvas;
   }
 
-  const meter = (w, most) => el("span", { class: "av-meter" }, el("i", { style: `width: ${(56 * w) / (most || 1)}px` }), number(w));
+  const meter = (w, most) => el("span", { class: "av-meter" }, el("i", { style: `width: ${(56 * w) / (most || 1)}px` }), weighed(w));
 
   function rest(now, rows, hidden) {
     const others = store.shape.m - rows.length;
