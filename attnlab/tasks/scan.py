@@ -16,7 +16,9 @@ is whether a model that has seen the parts carries out a whole that it has not s
 With ``split_by="commands"`` one command in eight is kept for validation. With
 ``split_by="length"`` training has the commands of at most ``cutoff`` actions and validation all
 longer ones, whose parts are known and whose length is not; at the usual 22 actions these are 16,990
-and 3,920 commands, of up to 48 actions.
+and 3,920 commands, of up to 48 actions. ``split_by="both"`` keeps one in eight of the shorter
+commands for neither, so that a model can be asked for new commands of the lengths it knows:
+``Scan().commands("validation")`` holds them.
 
 Lake, Baroni. Generalization without Systematicity. ICML 2018, arXiv:1711.00350, section 2 and its
 supplement. Csordás, Irie, Schmidhuber. The Devil is in the Detail. EMNLP 2021, arXiv:2108.12284,
@@ -29,14 +31,13 @@ from functools import cache
 from typing import ClassVar
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from attnlab.core.suggest import check_choice
-from attnlab.tasks import SPLITS, UNSCORED, Batch, Example, Task
-from attnlab.tasks.sequences import display_names, in_split
+from attnlab.tasks import SPLITS, Batch, Example, Task
+from attnlab.tasks.sequences import display_names, in_split, read_and_write
 
-SPLITS_BY = ("commands", "length")
+SPLITS_BY = ("commands", "length", "both")
 VERBS = ("walk", "look", "run", "jump")
 SIDES = ("left", "right")
 _WORDS = (*VERBS, "turn", *SIDES, "opposite", "around", "twice", "thrice", "and", "after")
@@ -49,11 +50,11 @@ LONGEST_COMMAND, LONGEST = 9, 48  # words, actions
 
 @dataclass(frozen=True)
 class Scan(Task):
-    """Commands of SCAN, each equally often, split by ``split_by``, "commands" or "length".
+    """Commands of SCAN, each equally often, split by "commands", by "length", or by "both".
 
     Tokens are "start", "end", 13 words and 6 actions. The decoder's row is "start" and the actions,
-    filled up with "end"; a shorter command is filled up behind its words, which `source_padding`
-    masks. ``cutoff`` acts with ``split_by="length"`` only.
+    filled up with "end" to the longest of the batch; a shorter command is filled up behind its
+    words, which `source_padding` masks. ``cutoff`` acts unless ``split_by="commands"``.
     """
 
     split_by: str = "commands"
@@ -98,28 +99,18 @@ class Scan(Task):
         if self.split_by == "commands":
             return _hashed()[split]
         longer = _lengths() > self.cutoff
-        return np.flatnonzero(longer if split == "validation" else ~longer)
+        if split == "validation":
+            return np.flatnonzero(longer)
+        shorter = np.flatnonzero(~longer)
+        return shorter if self.split_by == "length" else np.intersect1d(shorter, _hashed()["train"])
 
     def _draw(self, split: str, size: int, generator: np.random.Generator) -> Batch:
         every = _every()
         return self._batch([every[place] for place in generator.choice(self._places(split), size)])
 
     def _batch(self, pairs: Sequence[tuple[tuple[str, ...], tuple[str, ...]]]) -> Batch:
-        said = torch.full((len(pairs), LONGEST_COMMAND), END)
-        done = torch.full((len(pairs), LONGEST + 2), END)
-        done[:, 0] = START
-        for row, (words, acts) in enumerate(pairs):
-            said[row, : len(words)] = torch.tensor([_IDS[word] for word in words])
-            done[row, 1 : 1 + len(acts)] = torch.tensor([_IDS[act] for act in acts])
-        words_of, ends = (torch.tensor([[len(pair[at])] for pair in pairs]) for at in (0, 1))
-        read = torch.arange(self.length) <= ends  # at ``ends`` "end" is the answer
-        return Batch(
-            done[:, :-1],
-            done[:, 1:].masked_fill(~read, UNSCORED),
-            padding=read,
-            source=said,
-            source_padding=torch.arange(LONGEST_COMMAND) < words_of,
-        )
+        numbers = [tuple([_IDS[word] for word in part] for part in pair) for pair in pairs]
+        return read_and_write(numbers, start=START, end=END)
 
     def _describe(self, batch: Batch) -> Example:
         assert batch.source is not None

@@ -107,6 +107,33 @@ def display_names(ids: Tensor | Sequence[int], names: Sequence[str]) -> list[str
     return ["" if token == UNSCORED else names[token] for token in numbers]
 
 
+def read_and_write(
+    pairs: Sequence[tuple[Sequence[int], Sequence[int]]], *, start: int, end: int
+) -> Batch:
+    """Pairs of what an encoder reads and what a decoder writes, of different lengths.
+
+    The decoder's row is `start` and what is written; the answer after that is `end`, with which
+    shorter rows are filled up, as are sources. A source is hidden behind its end.
+    """
+    sources, written = ([len(pair[side]) for pair in pairs] for side in (0, 1))
+    n, m = 1 + max(written), max(sources)
+    rows = np.full((len(pairs), n + 1), end, dtype=np.int64)
+    rows[:, 0] = start
+    source = np.full((len(pairs), m), end, dtype=np.int64)
+    for row, (asked, answer) in enumerate(pairs):
+        source[row, : len(asked)] = asked
+        rows[row, 1 : 1 + len(answer)] = answer
+    real = np.arange(n + 1) <= np.array(written)[:, None] + 1
+    inputs, targets = shifted(rows, real)
+    return Batch(
+        inputs,
+        targets,
+        padding=from_numpy(real[:, 1:]),
+        source=from_numpy(source),
+        source_padding=from_numpy(np.arange(m) < np.array(sources)[:, None]),
+    )
+
+
 def token_numbers(ids: Tensor | Sequence[int]) -> list[int]:
     """Tokens `(n,)` as Python integers; a TypeError where they are not a row of whole numbers."""
     if isinstance(ids, Tensor | np.ndarray):

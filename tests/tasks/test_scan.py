@@ -52,17 +52,30 @@ def test_a_row_by_hand():
     task = Scan()
     batch = task.of(["jump right", "walk"])
     assert [task.tokens(row) for row in batch.source] == [
-        ["jump", "right", *["end"] * 7], ["walk", *["end"] * 8]
+        ["jump", "right"], ["walk", "end"]
     ]  # fmt: skip
     assert batch.source_padding.sum(1).tolist() == [2, 1]
-    assert task.tokens(batch.inputs[0])[:4] == ["start", "RTURN", "JUMP", "end"]
-    assert task.tokens(batch.targets[0])[:4] == ["RTURN", "JUMP", "end", ""]
+    assert task.tokens(batch.inputs[0])[:4] == ["start", "RTURN", "JUMP"]
+    assert task.tokens(batch.targets[0])[:4] == ["RTURN", "JUMP", "end"]
     assert batch.padding.sum(1).tolist() == [3, 2]
     assert (batch.targets == END).sum(1).tolist() == [1, 1]
 
 
+def test_both_splits_keep_short_commands_for_neither():
+    task, every = Scan(split_by="both", cutoff=26), Scan()
+    train, long = (set(task.commands(split)) for split in ("train", "validation"))
+    kept = set(every.commands("validation")) - long
+    assert max(len(actions(command)) for command in train | kept) == 26
+    assert min(len(actions(command)) for command in long) == 27
+    assert not train & kept
+    assert len(train | long | kept) == 20_910
+    assert 0.1 < len(kept) / (len(kept) + len(train)) < 0.15
+
+
 @pytest.mark.parametrize("split", ["train", "validation"])
-@pytest.mark.parametrize("options", [{}, {"split_by": "length", "cutoff": 26}])
+@pytest.mark.parametrize(
+    "options", [{}, {"split_by": "length", "cutoff": 26}, {"split_by": "both", "cutoff": 26}]
+)
 def test_batches_hold_what_their_commands_mean(options, split):
     task = Scan(**options)
     batch, known = task.batch(split, 101, seed=0), set(task.commands(split))
