@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import combinations, permutations, product
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -227,9 +227,7 @@ def _cell_of(
     return items.tolist() if len(items) == 1 else []
 
 
-def _decided(
-    attributes: int, count: int, cell: int, places: Sequence[int], *values: int
-) -> int | None:
+def _decided(attributes: int, count: int, cell: int, places: Sequence[int], *values: int) -> Any:
     """The rule of a step, from the numbers of ``count`` clues and the items in the cells
     ``places``; None where these decide nothing, as wrong items may."""
     cells = dict(zip(places, values[count:], strict=True))

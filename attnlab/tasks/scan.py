@@ -109,7 +109,9 @@ class Scan(Task):
         return self._batch([every[place] for place in generator.choice(self._places(split), size)])
 
     def _batch(self, pairs: Sequence[tuple[tuple[str, ...], tuple[str, ...]]]) -> Batch:
-        numbers = [tuple([_IDS[word] for word in part] for part in pair) for pair in pairs]
+        numbers = [
+            ([_IDS[word] for word in words], [_IDS[act] for act in acts]) for words, acts in pairs
+        ]
         return read_and_write(numbers, start=START, end=END)
 
     def _describe(self, batch: Batch) -> Example:
