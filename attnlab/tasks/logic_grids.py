@@ -112,7 +112,7 @@ class LogicGrids(Worked):
 
     @property
     def cells(self) -> int:
-        """Of one table."""
+        """How many cells a table has."""
         return HOUSES * self.attributes
 
     @property
