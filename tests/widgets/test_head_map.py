@@ -12,8 +12,9 @@ import torch
 import traitlets
 from attnlab_widgets.head_map import HeadMap
 from attnlab_widgets.head_map.example import example, weights
-from attnlab_widgets.head_map.picture import placed, shape
+from attnlab_widgets.head_map.picture import placed
 from attnlab_widgets.head_map.study import MASKED
+from attnlab_widgets.marks import shape
 
 from attnlab.lens.head_distances import Plane, head_distances
 from attnlab.lens.head_kinds import find_heads

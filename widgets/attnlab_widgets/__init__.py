@@ -25,6 +25,7 @@ _HOMES = {
     "CostLab": "cost_lab",
     "DepthView": "depth_view",
     "EnergyLandscape": "energy_landscape",
+    "ErrorGraph": "error_graph",
     "ExpertsView": "experts_view",
     "GraphView": "graph_view",
     "HeadMap": "head_map",
@@ -58,6 +59,7 @@ __all__ = [
     "CostLab",
     "DepthView",
     "EnergyLandscape",
+    "ErrorGraph",
     "ExpertsView",
     "GraphView",
     "HeadMap",
@@ -92,6 +94,7 @@ if _typing.TYPE_CHECKING:
     from attnlab_widgets.cost_lab import CostLab
     from attnlab_widgets.depth_view import DepthView
     from attnlab_widgets.energy_landscape import EnergyLandscape
+    from attnlab_widgets.error_graph import ErrorGraph
     from attnlab_widgets.experts_view import ExpertsView
     from attnlab_widgets.graph_view import GraphView
     from attnlab_widgets.head_map import HeadMap

@@ -9,10 +9,10 @@ import numpy as np
 from attnlab.figures.drawing import Drawing
 from attnlab.figures.theme import CIVIDIS, SERIES, THEMES, blend
 from attnlab_widgets.head_map.study import MASKED
+from attnlab_widgets.marks import Point, draw_point
 
 _WIDE, _MARGIN, _PLANE, _HIGH = 952, 24, 430, 400
 _LEVELS, _LABEL = 100, 84
-Point = tuple[float, float]
 
 
 def picture(widget: Any) -> Drawing:
@@ -47,25 +47,6 @@ def radius(importance: np.ndarray | None, at: int) -> float:
     return 4 + 8 * math.sqrt(importance[at] / importance.max())
 
 
-def shape(kind: int, x: float, y: float, r: float) -> list[Point] | None:
-    """The corners of a point; None for a circle."""
-    side = 0.9 * r
-    corners = {
-        1: [(-side, -side), (side, -side), (side, side), (-side, side)],
-        2: [(0, -1.25 * r), (1.25 * r, 0), (0, 1.25 * r), (-1.25 * r, 0)],
-        3: [(0, -1.2 * r), (1.1 * r, 0.8 * r), (-1.1 * r, 0.8 * r)],
-    }.get(kind % 4)
-    return corners and [(x + a, y + b) for a, b in corners]
-
-
-def _point(drawing: Drawing, kind: int, colour: str, x: float, y: float, r: float) -> None:
-    corners = shape(kind, x, y, r)
-    if corners is None:
-        drawing.disc(x, y, r, colour)
-    else:
-        drawing.patch(corners, colour)
-
-
 def _plane(drawing: Drawing, widget: Any, top: float) -> float:
     found, theme = widget.found, drawing.theme
     left = _MARGIN
@@ -84,9 +65,9 @@ def _plane(drawing: Drawing, widget: Any, top: float) -> float:
         colour = SERIES[kind % 5] if widget.colour == "kind" else blend(CIVIDIS, share)
         r = radius(found.importance, at)
         if at == widget.at:
-            _point(drawing, kind, theme.ink, a, b, r + 3)
-            _point(drawing, kind, theme.paper, a, b, r + 1.5)
-        _point(drawing, kind, colour, a, b, r)
+            draw_point(drawing, kind, theme.ink, a, b, r + 3)
+            draw_point(drawing, kind, theme.paper, a, b, r + 1.5)
+        draw_point(drawing, kind, colour, a, b, r)
         if len(points) <= 24 or at == widget.at or at in shown:
             name = f"{found.heads[at][0]}.{found.heads[at][1]}"
             number = f" ({found.divergence[widget.at, at]:.2f})" if at in shown else ""
@@ -99,7 +80,7 @@ def _plane(drawing: Drawing, widget: Any, top: float) -> float:
         if x + 20 + 7 * len(name) > left + _PLANE:
             x, low = left, low + 18
         colour = SERIES[at % 5] if widget.colour == "kind" else theme.quiet
-        _point(drawing, at, colour, x + 6, low, 5)
+        draw_point(drawing, at, colour, x + 6, low, 5)
         drawing.text(name, x + 16, low, size=11)
         x += 30 + 6.6 * len(name)
     return low + 12

@@ -1,21 +1,13 @@
 // The heads as points of a plane: a click or an arrow key chooses one.
 import { CIVIDIS, mixed } from "#lib/colours.js";
 import { el, plain } from "#parts/dom.js";
+import { outline } from "#parts/marks.js";
 import { drawn } from "#parts/svg.js";
 import { placed, towards } from "./study.js";
 import { called, counted } from "./words.js";
 
 const EDGE = 34;
 const WAYS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
-
-/** The outline of a point: colours go by five and shapes by four, so that kinds differ in both. */
-export function outline(kind, r) {
-  const side = 0.9 * r;
-  if (kind % 4 === 1) return `M${-side} ${-side}H${side}V${side}H${-side}Z`;
-  if (kind % 4 === 2) return `M0 ${-1.25 * r}L${1.25 * r} 0L0 ${1.25 * r}L${-1.25 * r} 0Z`;
-  if (kind % 4 === 3) return `M0 ${-1.2 * r}L${1.1 * r} ${0.8 * r}L${-1.1 * r} ${0.8 * r}Z`;
-  return `M${-r} 0A${r} ${r} 0 1 0 ${r} 0A${r} ${r} 0 1 0 ${-r} 0Z`;
-}
 
 export function planePanel(study) {
   const { found } = study;
