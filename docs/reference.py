@@ -14,7 +14,10 @@ import attnlab_widgets
 import attnlab
 from docs.places import ROOT, Sources, on_the_web
 
-ROOMS = ("lens", "figures", "train", "tasks", "measure", "models", "pretrained", "testing", "core")
+ROOMS = (
+    "lens", "figures", "train", "tasks", "measure", "models", "parallel", "pretrained", "testing",
+    "core",
+)  # fmt: skip
 _LABEL = re.compile(r"^(``[^`]+``(?:, ``[^`]+``)*)\s{2,}(\S.*)$")
 Definition = ast.FunctionDef | ast.ClassDef
 

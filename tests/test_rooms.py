@@ -31,6 +31,7 @@ FLOORS = {
     "compression": 2,
     "catalog": 3,
     "models": 3,
+    "parallel": 3,
     "lens": 4,
     "tasks": 4,
     "train": 4,
