@@ -57,6 +57,7 @@ _ROOMS = (
     "mechanisms",
     "models",
     "objectives",
+    "parallel",
     "predictions",
     "pretrained",
     "structures",

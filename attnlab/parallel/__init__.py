@@ -14,4 +14,10 @@ All rest on one identity (``merge``): attentions over disjoint sets of keys are 
 their log-sum-exps.
 
 What each process sends is counted (``Group.sent``) and stands beside the formula of its page.
+
+``tensor.parallelize`` divides the layers of a model by heads and by hidden units.
 """
+
+from attnlab.core.lazy import modules_of
+
+__getattr__ = modules_of(__name__)
