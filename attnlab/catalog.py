@@ -37,7 +37,7 @@ class Catalog(tuple[Card, ...]):
 
     def __repr__(self) -> str:
         return "\n".join(
-            f"{c.name:<16} {c.family:<10} {c.paper.year}  {c.title} ({', '.join(c.forms)})"
+            f"{c.name:<16} {c.family:<10} {c.paper.year}  {c.title} ({c.forms_text()})"
             for c in self
         )
 
@@ -109,7 +109,7 @@ def _claimed(role: str, found: list[Card]) -> str:
                 *([one.thumbnail or "–"] if drawn else []),
                 f"{escape(card.title)}<br><code>{escape(card.name)}</code>",
                 *(escape(text.partition(": ")[0]) for _, text in card.claims.rows()),
-                escape(", ".join(card.forms)),
+                escape(card.forms_text()),
                 _places(card, one),
             ]
         )
@@ -129,7 +129,7 @@ def _cells(card: Card, beside: Beside) -> list[str]:
         escape(card.family),
         *(card.order_html(what, form) for what in ("time", "memory")),
         escape(card.causal),
-        escape(", ".join(card.forms)),
+        escape(card.forms_text()),
         _places(card, beside),
     ]
 

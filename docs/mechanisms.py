@@ -113,7 +113,7 @@ def _costs(card: Card) -> Iterator[tuple[str, str]]:
     import sympy
 
     for what, unit in (("time", "FLOPs"), ("memory", "elements of the largest tensor")):
-        for form in card.forms:
+        for form in card.every_form:
             claim = card.cost(what, form)
             words = {x: rf"\mathrm{{{x}}}" for x in claim.free_symbols if len(x.name) > 2}
             latex = sympy.latex(claim, symbol_names=words)

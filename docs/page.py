@@ -65,7 +65,7 @@ def table(card: Card, rows: Sequence[tuple[str, str]]) -> str:
         ("name", f'`attnlab.build("{card.name}", …)`'),
         ("role", f"`{card.role}`"),
         *rows,
-        ("forms", ", ".join(f"`{form}`" for form in card.forms)),
+        ("forms", ", ".join(f"`{form}`" for form in card.every_form)),
         *_options(card),
     ]
     inside = sorted({name for names in card.notes.values() for name in names})

@@ -27,7 +27,7 @@ CASES = [
     pytest.param(card, form, variant, id=f"{card.name}-{form}-{variant}")
     for card in CARDS
     for variant in range(len(variants(card)))
-    for form in card.forms
+    for form in [*card.forms, *(name for name in card.kernels if name == "triton")]
     if form == list(card.forms)[-1] or "form" in card.option_names()
 ]
 

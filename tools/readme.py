@@ -68,7 +68,7 @@ def mechanism_table() -> str:
             _paper(card),
             f"${card.order_latex('time', list(card.forms)[-1])}$",
             f"${card.order_latex('memory', list(card.forms)[-1])}$",
-            ", ".join(f"`{form}`" for form in card.forms),
+            ", ".join(f"`{form}`" for form in card.every_form),
         )
         for card in shelf()
     ]
@@ -82,7 +82,7 @@ def parts_table() -> str:
             f"[{card.title}]({_page(card)})",
             f"`{card.role}`",
             _paper(card),
-            ", ".join(f"`{form}`" for form in card.forms),
+            ", ".join(f"`{form}`" for form in card.every_form),
         )
         for name in SHELVES
         if name != "mechanisms"

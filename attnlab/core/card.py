@@ -62,6 +62,8 @@ class Card:
                   from it (``attnlab.core.story`` says how) unless they are given.
     ``forms``     name → function; the first is ``naive``, the definition that the others must
                   equal.
+    ``kernels``   name → function: forms of one kernel that is compiled for a GPU. They equal
+                  ``naive`` where they run, and refuse with the reason elsewhere.
     ``causal``    "never" (refuses), "optional" (``causal=True`` of its module) or "always".
     ``causal_reason``  why, where it is never or always causal.
     ``positions_reason``  why its layer takes no rotation of queries and keys, where it takes none.
@@ -98,6 +100,7 @@ class Card:
     role: str
     forms: Mapping[str, Callable[..., Any]]
     build: Callable[..., nn.Module]
+    kernels: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     causal: str = ""
     time: Cost | Mapping[str, Cost] | None = None
     memory: Cost | Mapping[str, Cost] | None = None
@@ -138,7 +141,7 @@ class Card:
             if self.time is None or self.memory is None:
                 raise TypeError(f"card {self.name!r}: give its time and its memory")
             for each in self.launches:
-                choose("form", each, self.forms)
+                choose("form", each, self.every_form)
             claims: Claims = Mixing(
                 causal=self.causal,
                 causal_reason=self.causal_reason,
@@ -169,6 +172,16 @@ class Card:
             object.__setattr__(self, name, value)
         if not self.title or self.paper == UNSAID:
             raise ValueError(f"card {self.name!r}: {told.faults()[0]}; or give title= and paper=")
+
+    @property
+    def every_form(self) -> dict[str, Callable[..., Any]]:
+        """The forms, then those that are kernels."""
+        return {**self.forms, **self.kernels}
+
+    def forms_text(self) -> str:
+        """The names of the forms: naive, blocked; on a GPU flex."""
+        text = ", ".join(self.forms)
+        return f"{text}; on a GPU {', '.join(self.kernels)}" if self.kernels else text
 
     @property
     def mixes(self) -> bool:
@@ -213,12 +226,12 @@ class Card:
 
         ``causal`` matters where a claim takes it: a causal layer may group its tokens otherwise.
         """
-        choose("form", form, self.forms)
+        choose("form", form, self.every_form)
         check_value("options", options, Options | None)
         check_value("causal", causal, bool)
         if not isinstance(self.claims, Mixing):
             raise ValueError(f"{self.name} mixes no positions; its claims are {self.claims}")
-        constant: Mapping[str, Cost] = dict.fromkeys(self.forms, sympy.Integer(1))
+        constant: Mapping[str, Cost] = dict.fromkeys(self.every_form, sympy.Integer(1))
         known: Mapping[str, Cost | Mapping[str, Cost]] = {
             "time": self.claims.time,
             "memory": self.claims.memory,
@@ -276,7 +289,7 @@ class Card:
     def launches_text(self) -> str:
         """How many kernels its forms launch, in words: the growths, each with its forms."""
         forms: dict[str, list[str]] = {}
-        for form in self.forms:
+        for form in self.every_form:
             order = self.order("launches", form)
             growth = "as many at any length" if order == 1 else f"grow as {in_plain_text(order)}"
             forms.setdefault(growth, []).append(form)
@@ -285,9 +298,7 @@ class Card:
         return "; ".join(f"{', '.join(names)}: {growth}" for growth, names in forms.items())
 
     def __repr__(self) -> str:
-        return (
-            f"Card({self.name!r}: {self.title}, {self.paper.year}; forms {', '.join(self.forms)})"
-        )
+        return f"Card({self.name!r}: {self.title}, {self.paper.year}; forms {self.forms_text()})"
 
     def rows(self) -> list[tuple[str, str]]:
         """The card as (label, text) lines, for tables and screen readers."""
@@ -300,7 +311,7 @@ class Card:
             *([("causal", self.causal)] if self.causal else []),
             *([("gives up", self.gives_up)] if self.gives_up else []),
             *([("positions", self._positions_taken())] if self.mixes else []),
-            ("forms", ", ".join(self.forms)),
+            ("forms", self.forms_text()),
             *((f"{what}, {form}", f"{self.cost(what, form)} {unit}") for what, form, unit in costs),
             *([("kernels launched", self.launches_text())] if costs else []),
             *self.claims.rows(),
@@ -314,7 +325,7 @@ class Card:
     def _costs(self) -> list[tuple[str, str]]:
         """What is claimed for each form: ("time", form), …"""
         kinds = _UNITS if isinstance(self.claims, Mixing) else ()
-        return [(what, form) for what in kinds for form in self.forms]
+        return [(what, form) for what in kinds for form in self.every_form]
 
     def explained(self, expressions: Iterable[sympy.Expr]) -> dict[str, str]:
         """Letter → meaning, for the letters of these costs; the class explains options."""

@@ -89,11 +89,13 @@ def _plan(options: argparse.Namespace, device: str) -> Plan:
     width = {"dim": options.dim, "heads": options.heads}
     entries = []
     for name in sweep_command.chosen(options.names):
-        forms = list(catalog.card(name).forms)
+        card = catalog.card(name)
+        forms = list(card.forms)
+        kernels = list(card.kernels) if device != "cpu" else []
         entries += [
             Entry(subject(name, form=form, **width))
-            for form in forms[1:] or forms
-            if form == forms[-1] or "form" in catalog.card(name).option_names()
+            for form in [*(forms[1:] or forms), *kernels]
+            if form == forms[-1] or "form" in card.option_names()
         ]
         peers = [peer for peer in GPU_PEERS.values() if peer.mechanism == name]
         entries += [Entry(subject(name, **width), peer) for peer in peers if device != "cpu"]

@@ -54,7 +54,7 @@ class Subject:
 
     def with_form(self, form: str) -> "Subject":
         """The same layer, computed in another way."""
-        choose("form", form, self.card.forms)
+        choose("form", form, self.card.every_form)
         return dataclasses.replace(self, form=form)
 
     def layer(self, n: int, device: str = "cpu", seed: int = 0) -> nn.Module:
@@ -167,7 +167,7 @@ def subject(
     dim, heads = check_value("dim", dim, Size), check_value("heads", heads, Size)
     causal = check_value("causal", card.causal == "always" if causal is None else causal, bool)
     form = list(card.forms)[-1] if form is None else form
-    choose("form", form, card.forms)
+    choose("form", form, card.every_form)
     known = {name: kind for name, kind in card.option_names().items() if name != "form"}
     for name, value in options.items():
         choose("option", name, known)

@@ -11,6 +11,7 @@ import contextlib
 import copy
 import inspect
 import itertools
+import os
 import sys
 import textwrap
 import typing
@@ -92,14 +93,21 @@ class Cases(list[Any]):
         self.of = of
 
 
+def forms_here(card: Card) -> list[str]:
+    """The forms that a CPU computes; those in Triton among them in a process of its interpreter."""
+    if "triton" in card.kernels and os.environ.get("TRITON_INTERPRET") == "1":
+        return [*card.forms, "triton"]
+    return list(card.forms)
+
+
 EACH = Cases(lambda card: [named(card)])
 ALL = Cases(lambda card: [named(card, i) for i in range(len(variants(card)))])
 FAST = Cases(
     lambda card: [
-        named(card, form, i) for form in list(card.forms)[1:] for i in range(len(variants(card)))
+        named(card, form, i) for form in forms_here(card)[1:] for i in range(len(variants(card)))
     ]
 )
-FORMS = Cases(lambda card: [named(card, form) for form in card.forms])
+FORMS = Cases(lambda card: [named(card, form) for form in forms_here(card)])
 CAUSAL = Cases(lambda card: ALL.of(card) if card.causal != "never" else [])
 
 
@@ -113,7 +121,7 @@ def call(
     card: Card, form: str, variant: int, made: list[Tensor], mask: Mapping[str, Any] | None = None
 ) -> Tensor:
     """A form under a variant; the pattern of a mechanism that is one goes into its mask."""
-    function, given = card.forms[form], dict(mask or {})
+    function, given = card.every_form[form], dict(mask or {})
     given |= {name: x.to(made[0].dtype) for name, x in given.items() if name == "bias"}
     options = chosen(card, variant)
     if "structure" in parameters_of(function):
@@ -264,7 +272,7 @@ def test_every_option_of_a_variant_is_somebodys(card: Card, variant: int) -> Non
 @pytest.mark.parametrize(("card", "form"), FORMS)
 def test_a_form_ignores_no_argument(card: Card, form: str) -> None:
     """Every parameter is read in the body: an option that does not act is not taken."""
-    function = inspect.unwrap(card.forms[form])
+    function = inspect.unwrap(card.every_form[form])
     (definition,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
     assert isinstance(definition, ast.FunctionDef)
     nodes = (node for statement in definition.body for node in ast.walk(statement))
@@ -294,8 +302,8 @@ def test_form_equals_naive(
 @pytest.mark.parametrize(("card", "form"), FORMS)
 def test_half_precision_does_not_overflow(card: Card, form: str) -> None:
     """Scores beyond 65,504, the largest number of float16, are computed in float32."""
-    drawn = inputs(card.forms[form], SIZES[0], torch.float16)
-    named_inputs = zip(drawn, letters_of(card.forms[form]), strict=False)
+    drawn = inputs(card.every_form[form], SIZES[0], torch.float16)
+    named_inputs = zip(drawn, letters_of(card.every_form[form]), strict=False)
     made = [x * 200 if i < 2 and name != "v" else x for i, (x, name) in enumerate(named_inputs)]
     for variant in range(len(variants(card))):
         out = call(card, form, variant, made)
@@ -308,7 +316,7 @@ def test_half_precision_does_not_overflow(card: Card, form: str) -> None:
 
 @pytest.mark.parametrize(("card", "form"), FORMS)
 def test_row_with_nothing_to_see_is_zero(card: Card, form: str) -> None:
-    function, sizes = card.forms[form], SIZES[0]
+    function, sizes = card.every_form[form], SIZES[0]
     if "mask" not in parameters_of(function):
         pytest.skip(f"{card.name} takes no mask")
     for variant in range(len(variants(card))):
@@ -330,7 +338,7 @@ def test_row_with_nothing_to_see_is_zero(card: Card, form: str) -> None:
 
 @pytest.mark.parametrize(("card", "form"), FORMS)
 def test_sequence_of_padding_alone_is_zero(card: Card, form: str) -> None:
-    function, sizes = card.forms[form], SIZES[0]
+    function, sizes = card.every_form[form], SIZES[0]
     takes = parameters_of(function)
     if not {"padding", "mask"} & set(takes):
         pytest.skip(f"{card.name} takes no padding")
@@ -346,7 +354,7 @@ def test_sequence_of_padding_alone_is_zero(card: Card, form: str) -> None:
 
 @pytest.mark.parametrize(("card", "form"), FORMS)
 def test_promised_notes_fire_and_nothing_is_left(card: Card, form: str) -> None:
-    made = inputs(card.forms[form], SIZES[0], torch.float64)
+    made = inputs(card.every_form[form], SIZES[0], torch.float64)
     with record() as notes:
         looked_at = call(card, form, 0, made)
     assert set(card.notes.get(form, ())) == set(notes.names())
@@ -818,7 +826,7 @@ def _claimed(
     own = annotations_of(card.options)
     capacity = {"max_len": LONGEST} if "max_len" in own else {}
     options = card.options(**{k: v for k, v in (capacity | dict(given)).items() if k in own})
-    pairs = any(each[0].kind == "Complex" for each in letters_of(card.forms[form]).values())
+    pairs = any(each[0].kind == "Complex" for each in letters_of(card.every_form[form]).values())
     width = sizes["dim"] // sizes["heads"] // (2 if pairs else 1)
     known = dict(sizes) | {"h": sizes["heads"], "d": width, "e": width}
     known |= {"m": sizes["n"], "n_E": 5 * sizes["n"] // 2}  # a path and back, and half as many
@@ -996,10 +1004,11 @@ def test_the_story_is_read(card: Card) -> None:
 
 @pytest.mark.parametrize("card", EACH)
 def test_the_layer_is_built_with_each_form_of_the_card_and_shows_it(card: Card) -> None:
-    """``form`` of the layer is annotated with the names of the card's forms, if with any."""
+    """``form`` of the layer is annotated with the names of the card's forms, if with any; "auto"
+    is no form, it chooses among them."""
     annotation = parameters_of(card.build).get("form")
     names = typing.get_args(annotation)
-    assert not names or names == tuple(card.forms)
+    assert not names or [each for each in names if each != "auto"] == list(card.every_form)
     for form in names:
         causal = card.causal == "always"
         layer = catalog.build(card.name, dim=DIM, heads=HEADS, causal=causal, form=form)
@@ -1028,7 +1037,7 @@ def test_module_moves_to_the_gpu(card: Card, variant: int) -> None:
 
 @pytest.mark.parametrize(("card", "form"), FORMS)
 def test_what_does_not_fit_is_refused_in_a_sentence(card: Card, form: str) -> None:
-    function, sizes = card.forms[form], SIZES[1]
+    function, sizes = card.every_form[form], SIZES[1]
     made = inputs(function, sizes, torch.float32)
     for index in range(1, len(made)):
         mixed = [exactly(x) if i == index else x for i, x in enumerate(made)]

@@ -24,7 +24,7 @@ def row_of(card: Card) -> dict[str, Any]:
         "role": card.role,
         "year": card.paper.year,
         "claims": [[label, text] for label, text in card.claims.rows()],
-        "forms": ", ".join(card.forms),
+        "forms": card.forms_text(),
         "page": addresses.get("page"),
         "lesson": addresses.get("lesson"),
     }

@@ -29,7 +29,7 @@ def described(card: Card) -> dict[str, Any]:
         "year": card.paper.year,
         "summary": Story(card.story or "").summary.capitalize(),
         "claims": card.claims.rows(),
-        "forms": ", ".join(card.forms),
+        "forms": card.forms_text(),
         "departures": list(card.departures),
         "words": found.words,
         "picture": found.svg(),

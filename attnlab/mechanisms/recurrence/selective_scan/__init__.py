@@ -39,6 +39,8 @@ with ``zoh``, and 3 more where several chunks step together. No n × n tensor.
              many chunks of the span step forward together, from zero; what came before them is
              added afterwards, times the product of the decays since. The backward pass computes
              each span again, so that between them only the states are kept.
+``triton``   as ``chunked``, with one kernel for the scan of a span; it needs a GPU
+             (``attnlab.core.kernels``).
 
 The paper's letters are ours, but for its L, our n, and its D, our dim (D is here the skip, as in
 its code).
@@ -72,6 +74,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from attnlab.core import kernels
 from attnlab.core.card import Card, letters
 from attnlab.core.carried import reset_rows
 from attnlab.core.convolution import last_inputs, short_convolution
@@ -92,14 +95,15 @@ from attnlab.mechanisms.recurrence.selective_scan.rules import (
     initial_state,
 )
 from attnlab.mechanisms.recurrence.selective_scan.scan import (
+    SPAN,
     PerChannel,
     Shared,
     advance,
 )
 
 __all__ = [
-    "CARD", "FORMS", "RULES", "GatedOutput", "SelectiveScan", "SelectiveScanOptions", "State",
-    "advance", "chunked", "euler", "initial_state", "naive",
+    "CARD", "FORMS", "KERNELS", "RULES", "GatedOutput", "SelectiveScan", "SelectiveScanOptions",
+    "State", "advance", "chunked", "euler", "initial_state", "naive", "triton",
 ]  # fmt: skip
 
 # ---- naive
@@ -136,7 +140,24 @@ def chunked(
     return out
 
 
+# ---- triton
+
+
+@form
+def triton(
+    x: Tokens, log_A: PerState, steps: Tokens, B: Shared, C: Shared, skip: PerChannel,
+    *, options: SelectiveScanOptions = SelectiveScanOptions(),
+) -> Tokens:  # fmt: skip
+    """``chunked`` with a kernel for the scan. Raises ValueError where Triton cannot run."""
+    scan = kernels.kernel("linear_recurrence", "recurrence", x)
+    begin = initial_state(x, log_A)
+    out, state = advance(x, log_A, steps, B, C, skip, begin, options, scan)
+    note("state", state)
+    return out
+
+
 FORMS: dict[str, Callable[..., Tensor]] = {"naive": naive, "chunked": chunked}
+KERNELS: dict[str, Callable[..., Tensor]] = {"triton": triton}
 Selected = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
 # ---- module
@@ -169,7 +190,7 @@ class SelectiveScan(Layer):
 
     @checked
     def __init__(
-        self, dim: Size, *, form: Literal["naive", "chunked"] = "chunked",
+        self, dim: Size, *, form: Literal["naive", "chunked", "triton"] = "chunked",
         options: SelectiveScanOptions = SelectiveScanOptions(),
     ) -> None:  # fmt: skip
         super().__init__()
@@ -200,7 +221,8 @@ class SelectiveScan(Layer):
     def _mixed(self, x: Tokens) -> Tokens:
         inputs, gate = self.into(x).chunk(2, dim=-1)
         given = self._selected(inputs, None)
-        return self.heads.output(FORMS[self.form](*given, self.skip, options=self.options), gate)
+        mixed = (FORMS | KERNELS)[self.form](*given, self.skip, options=self.options)
+        return self.heads.output(mixed, gate)
 
     def _selected(self, inputs: Tensor, before: Tensor | None) -> Selected:
         """What the scan takes: x, log A, steps, B and C."""
@@ -245,14 +267,18 @@ CARD = Card(
     family="recurrence",
     role="mix",
     forms=FORMS,
+    kernels=KERNELS,
     causal="always",
     causal_reason="its state holds what was read before",
     options=SelectiveScanOptions,
     letters={"N": "state", "E": "expand", "p": "width"},
-    time={"naive": partial(_time, 0), "chunked": partial(_time, 3)},
-    launches=dict.fromkeys(FORMS, n),
-    memory={"naive": 2 * n * (E * dim + N), "chunked": n * (E * dim * (N + 2) + 2 * N)},
-    notes={"naive": ("state",), "chunked": ("state",)},
+    time={"naive": partial(_time, 0), **dict.fromkeys(("chunked", "triton"), partial(_time, 3))},
+    launches={**dict.fromkeys(FORMS, n), "triton": 1 + n * E * dim * N / (256 * SPAN)},
+    memory={
+        "naive": 2 * n * (E * dim + N),
+        **dict.fromkeys(("chunked", "triton"), n * (E * dim * (N + 2) + 2 * N)),
+    },
+    notes=dict.fromkeys((*FORMS, *KERNELS), ("state",)),
     variants=({"rule": "zoh", "state": 3, "expand": 1}, {"width": 1, "decay": "scalar"}),
     build=SelectiveScan,
     aliases=("mamba", "s6"),

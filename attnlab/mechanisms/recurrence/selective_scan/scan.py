@@ -27,6 +27,10 @@ PerChannel = Float[Tensor, "dim"]
 Shared = Float[Tensor, "b n r"]
 
 
+Scan = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""All states (b, n, …) of $h_t = a_t h_{t-1} + b_t$ from a, b and the state before them."""
+
+
 SPAN = 2**16
 """Numbers of state of all tokens that are worked on at once: what a processor's caches hold."""
 
@@ -38,15 +42,18 @@ TOGETHER = 2**12
 @upcasting
 def advance(
     x: Tokens, log_A: PerState, steps: Tokens, B: Shared, C: Shared, skip: PerChannel,
-    state: Held, options: SelectiveScanOptions,
+    state: Held, options: SelectiveScanOptions, scan: Scan | None = None,
 ) -> tuple[Tokens, Held]:  # fmt: skip
-    """The outputs of the next tokens after ``state``, and the state after them."""
+    """The outputs of the next tokens after ``state``, and the state after them.
+
+    ``scan`` computes the recurrence of a span; by default a loop over the tokens of chunks.
+    """
     A, delta = -log_A.exp(), F.softplus(steps)
     size = (SPAN if on_cpu(x) else 256 * SPAN) // max(1, state.numel())
     parts = []
     pieces = (part.split(max(1, size), dim=1) for part in (x, delta, B, C))
     for each in zip(*pieces, strict=True):
-        out, state = _again(_span, *each, A, state, options)
+        out, state = _again(_span, *each, A, state, options, scan)
         parts.append(out)
     return torch.cat(parts, dim=1) + skip * x, state
 
@@ -60,11 +67,11 @@ def _again(function: Callable[..., Any], *given: Any) -> Any:
 
 def _span(
     x: Tensor, delta: Tensor, B: Tensor, C: Tensor, A: Tensor, state: Held,
-    options: SelectiveScanOptions,
+    options: SelectiveScanOptions, scan: Scan | None,
 ) -> tuple[Tensor, Held]:  # fmt: skip
     decay, drive = coefficients(x, delta, A, B, options)
-    scan = _listed if plain() else _Scan.apply if torch.is_grad_enabled() else _scanned
-    h = scan(decay, drive, state)
+    in_chunks = _listed if plain() else _Scan.apply if torch.is_grad_enabled() else _scanned
+    h = (scan or in_chunks)(decay, drive, state)
     return (h @ C[..., None])[..., 0], h[:, -1].clone()  # a view would keep all of them
 
 

@@ -1,0 +1,200 @@
+"""Kernels in Triton: where they refuse, the claims in its interpreter, and compiled for GPUs.
+
+Triton decides when it is imported whether it interprets or compiles, so each is a process of its
+own. Nothing here needs a GPU; ``tests/test_on_a_gpu.py`` runs the same forms on one.
+"""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from attnlab import catalog
+from attnlab.core import kernels
+from attnlab.core.kernels import refusal
+
+ROOT = Path(__file__).parents[2]
+WRITTEN = [card for card in catalog.cards() if "triton" in card.kernels]
+INSTALLED = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None,
+    reason="triton is not installed (Linux alone has it)",
+)
+ON_A_CPU = "these tensors are on the device 'cpu', and a kernel needs"
+
+
+def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Another Python, in which Triton is imported anew."""
+    clean = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    return subprocess.run(
+        [sys.executable, *command], cwd=ROOT, env={**clean, **environment},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+# ---- where it runs
+
+
+@INSTALLED
+def test_a_cpu_is_refused_in_a_sentence() -> None:
+    layer = catalog.build("selective_scan", dim=8, causal=True, form="triton")
+    with pytest.raises(ValueError, match=f"triton cannot run here: {ON_A_CPU}.*another form"):
+        layer(torch.randn(1, 3, 8))
+    assert "no numbers" in (refusal(torch.empty(3, device="meta")) or "")
+
+
+def test_without_triton_the_sentence_says_what_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    kernels._missing.cache_clear()
+    try:
+        with pytest.raises(ValueError, match="package triton is not installed; it comes with"):
+            kernels.kernel("linear_recurrence", "recurrence", torch.ones(1))
+    finally:
+        kernels._missing.cache_clear()
+
+
+@INSTALLED
+def test_transforms_are_refused() -> None:
+    said = []
+
+    def looked(x: torch.Tensor) -> torch.Tensor:
+        said.append(refusal(x))
+        return x
+
+    torch.func.vmap(looked)(torch.ones(2, 3))
+    assert said == ["torch.func and torch.export cannot look into a kernel"]
+
+
+def test_a_broken_driver_ends_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        @property
+        def active(self) -> None:
+            raise RuntimeError("0 active drivers\nand a page of text")
+
+    class Runtime:
+        driver = Broken()
+
+    monkeypatch.setattr(importlib, "import_module", lambda name: Runtime)
+    kernels._driver_fault.cache_clear()
+    found = kernels._driver_fault("cuda")
+    kernels._driver_fault.cache_clear()
+    assert found == "Triton finds no driver for the device 'cuda' (0 active drivers)"
+
+
+def test_no_form_in_triton_is_the_default() -> None:
+    """Neither of a layer nor where a cost is asked: whoever wants one names it."""
+    assert WRITTEN
+    for card in WRITTEN:
+        assert "triton" not in card.forms
+        layer = catalog.build(card.name, dim=12, heads=6, causal=card.causal == "always")
+        assert f"form={list(card.forms)[-1]!r}" in repr(layer)
+        assert card.cost("launches", "triton") != 0
+        assert "triton" in dict(card.rows())["forms"]
+
+
+def test_triton_is_not_imported_with_the_library() -> None:
+    code = "import sys, attnlab; attnlab.cards(); print('triton' in sys.modules)"
+    assert run("-c", code).stdout.strip() == "False"
+
+
+# ---- in the interpreter
+
+
+@INSTALLED
+@pytest.mark.slow
+@pytest.mark.parametrize("card", WRITTEN, ids=lambda card: card.name)
+def test_the_claims_hold_in_the_interpreter(card) -> None:
+    """Values and gradients of ``naive``, under all masks and options, and the other claims."""
+    page = "/".join(card.forms["naive"].__module__.split(".")[2:4])
+    done = run(
+        *("-m", "pytest", "-v", "-n", "0", "-p", "no:nbval", "-p", "no:cacheprovider"),
+        *("tests/test_claims.py", f"--pages={page}", "-k", f"{card.name}-triton"),
+        TRITON_INTERPRET="1",
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    assert f"test_form_equals_naive[{card.name}-triton-0-float64-self] PASSED" in done.stdout
+
+
+RECURRENCE = """
+import torch
+from attnlab.core.kernels import linear_recurrence as made
+
+made.TOKENS, made.CHANNELS = 8, 4  # several tiles of tokens, and programs of channels
+
+def step_by_step(a, b, h):
+    states = []
+    for decay, drive in zip(a.unbind(1), b.unbind(1)):
+        h = decay * h + drive
+        states.append(h)
+    return torch.stack(states, dim=1)
+
+for dtype, bound in ((torch.float64, 1e-12), (torch.float32, 1e-5)):
+    for n in (1, 7, 8, 9, 29):
+        shapes = (2, n, 3, 5), (2, n, 3, 5), (2, 3, 5)
+        given = [torch.randn(shape, dtype=dtype, requires_grad=True) for shape in shapes]
+        outs = [function(*given) for function in (made.recurrence, step_by_step)]
+        up = torch.randn_like(outs[0])
+        found, wanted = ([out, *torch.autograd.grad(out, given, up)] for out in outs)
+        for mine, right in zip(found, wanted, strict=True):
+            near = bound * right.abs().max().item()
+            torch.testing.assert_close(mine, right, rtol=bound, atol=near)
+x = torch.ones(1, 2, 3, requires_grad=True)
+try:
+    torch.autograd.grad(made.recurrence(x, x, x[:, 0]).sum(), x, create_graph=True)
+except RuntimeError as error:
+    print(error)
+print(made.recurrence(x[:, :0], x[:, :0], x[:, 0]).shape)
+"""
+
+
+@INSTALLED
+def test_the_recurrence_over_several_tiles_in_the_interpreter() -> None:
+    """Forward, and backward from the last token on; a second derivative is refused."""
+    done = run("-c", RECURRENCE, TRITON_INTERPRET="1")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "the triton form has first derivatives only" in done.stdout
+    assert "torch.Size([1, 0, 3])" in done.stdout
+
+
+# ---- compiled, as for a GPU that is not here
+
+
+COMPILED = """
+import itertools, json
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from attnlab.core.kernels import linear_recurrence as recurrence
+
+GPUS = {"A100": GPUTarget("cuda", 80, 32), "H100": GPUTarget("cuda", 90, 32)}
+
+def compiled(kernel, kinds, constants, target):
+    kinds = dict(zip(kernel.arg_names, kinds)) | dict.fromkeys(constants, "constexpr")
+    return triton.compile(ASTSource(kernel, kinds, constants), target=target)
+
+found = {}
+for gpu, backward, kind in itertools.product(GPUS, (False, True), ("*fp32", "*fp64")):
+    constants = {"BACKWARD": backward, "TOKENS": recurrence.TOKENS, "CHANNELS": recurrence.CHANNELS}
+    made = compiled(
+        recurrence.linear_recurrence, [*[kind] * 4, "i32", "i32"], constants, GPUS[gpu]
+    )
+    name = f"linear_recurrence {gpu} {backward=} {kind}"
+    found[name] = made.metadata.shared, len(made.asm["cubin"])
+print(json.dumps(found))
+"""
+
+
+@INSTALLED
+def test_the_kernels_compile_for_gpus_that_are_not_here(tmp_path: Path) -> None:
+    """To machine code, with tiles that fit in the shared memory of a multiprocessor."""
+    done = run("-c", COMPILED, TRITON_CACHE_DIR=str(tmp_path))
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout)
+    assert found
+    for name, (shared, size) in found.items():
+        assert size > 1000, name
+        assert shared <= (163 if "A100" in name else 227) * 1024, name
