@@ -126,7 +126,7 @@ def naive(
     return torch.stack(out, dim=1) + skip * x
 
 
-# ---- chunked
+# ---- chunked, triton
 
 
 @form
@@ -140,9 +140,6 @@ def chunked(
     return out
 
 
-# ---- triton
-
-
 @form
 def triton(
     x: Tokens, log_A: PerState, steps: Tokens, B: Shared, C: Shared, skip: PerChannel,
@@ -150,8 +147,7 @@ def triton(
 ) -> Tokens:  # fmt: skip
     """``chunked`` with a kernel for the scan. Raises ValueError where Triton cannot run."""
     scan = kernels.kernel("linear_recurrence", "recurrence", x)
-    begin = initial_state(x, log_A)
-    out, state = advance(x, log_A, steps, B, C, skip, begin, options, scan)
+    out, state = advance(x, log_A, steps, B, C, skip, initial_state(x, log_A), options, scan)
     note("state", state)
     return out
 
@@ -253,6 +249,7 @@ class SelectiveScan(Layer):
 # ---- card
 
 n, dim, N, E, p = letters("n dim N E p")
+IN_SPANS, IN_MEMORY = ("chunked", "triton"), n * (E * dim * (N + 2) + 2 * N)
 
 
 def _time(more: int, chosen: SelectiveScanOptions) -> sympy.Expr:
@@ -272,12 +269,9 @@ CARD = Card(
     causal_reason="its state holds what was read before",
     options=SelectiveScanOptions,
     letters={"N": "state", "E": "expand", "p": "width"},
-    time={"naive": partial(_time, 0), **dict.fromkeys(("chunked", "triton"), partial(_time, 3))},
+    time={"naive": partial(_time, 0), **dict.fromkeys(IN_SPANS, partial(_time, 3))},
     launches={**dict.fromkeys(FORMS, n), "triton": 1 + n * E * dim * N / (256 * SPAN)},
-    memory={
-        "naive": 2 * n * (E * dim + N),
-        **dict.fromkeys(("chunked", "triton"), n * (E * dim * (N + 2) + 2 * N)),
-    },
+    memory={"naive": 2 * n * (E * dim + N), **dict.fromkeys(IN_SPANS, IN_MEMORY)},
     notes=dict.fromkeys((*FORMS, *KERNELS), ("state",)),
     variants=({"rule": "zoh", "state": 3, "expand": 1}, {"width": 1, "decay": "scalar"}),
     build=SelectiveScan,
