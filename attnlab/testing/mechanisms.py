@@ -100,11 +100,17 @@ def forms_here(card: Card) -> list[str]:
     return list(card.forms)
 
 
+def taken_by(card: Card, form: str) -> list[int]:
+    """The variants under which a form is tried; a kernel without options under the default."""
+    alike = form in card.kernels and "options" not in parameters_of(card.kernels[form])
+    return [0] if alike else list(range(len(variants(card))))
+
+
 EACH = Cases(lambda card: [named(card)])
 ALL = Cases(lambda card: [named(card, i) for i in range(len(variants(card)))])
 FAST = Cases(
     lambda card: [
-        named(card, form, i) for form in forms_here(card)[1:] for i in range(len(variants(card)))
+        named(card, form, i) for form in forms_here(card)[1:] for i in taken_by(card, form)
     ]
 )
 FORMS = Cases(lambda card: [named(card, form) for form in forms_here(card)])

@@ -15,12 +15,14 @@ and after the last tile the output is $o / \ell$. The backward pass keeps only t
 $L = \mu + \log \ell$ of each row and computes the weights $e^{s_j - L}$ again, tile by tile.
 
 Cost: the $2 h n m (d + e)$ FLOPs of full attention (the backward pass has 5 products in place of
-4), and memory linear in n. On a GPU it saves time by reading and writing less. This implementation
-in PyTorch saves memory only; for speed take ``full``'s ``fused`` form, whose kernel is this
+4), and memory linear in n. On a GPU it saves time by reading and writing less. ``tiled``, in
+PyTorch, saves memory only; for speed take ``full``'s ``fused`` form, whose kernel is this
 algorithm.
 
 ``naive``   full attention, dense.
 ``tiled``   the algorithm, forward and backward.
+``triton``  the same as one kernel forward and two backward; it needs a GPU
+            (``attnlab.core.kernels``).
 
 The papers' letters: the blocks $B_r \times B_c$ are ``tile`` × ``tile``, $m_i$, $\ell_i$ are
 ``largest``, ``total``; ``lse`` is the $L$ of FlashAttention-2.
@@ -28,7 +30,7 @@ The papers' letters: the blocks $B_r \times B_c$ are ``tile`` × ``tile``, $m_i$
 Departures.
 - a query without allowed keys gives zeros. Tiles in which nothing is allowed are skipped.
 - causal masks are aligned at the bottom right when there are fewer queries than keys
-- in PyTorch, not in one kernel: it saves memory, not time
+- ``tiled`` is in PyTorch, not in one kernel: it saves memory, not time
 
 Gives up. Nothing; the weights are not stored, and the gradients compute them again.
 
@@ -46,7 +48,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from attnlab.core import patterns
+from attnlab.core import kernels, patterns
 from attnlab.core.attention import DenseAttention
 from attnlab.core.card import Card, letters
 from attnlab.core.derivatives import forbid_double_backward
@@ -205,7 +207,22 @@ def _scores(qi: Tensor, kj: Tensor, allowed: Tensor | None, scale: float) -> Ten
     return scores if allowed is None else scores.masked_fill_(~allowed, -torch.inf)
 
 
+# ---- triton
+
+
+@checked
+def triton(
+    q: Queries, k: Keys, v: Values, *, mask: Mask = None, scale: float | None = None
+) -> Outputs:
+    """``tiled`` by kernels, in tiles of 64 × 64. Raises ValueError where Triton cannot run."""
+    attend = kernels.kernel("tiles", "attend", q, k, v)
+    out, lse = attend(q, k, v, mask, q.shape[-1] ** -0.5 if scale is None else scale)
+    note("log_sum_exp", lse)
+    return out
+
+
 FORMS = {"naive": naive, "tiled": tiled}
+KERNELS = {"triton": triton}
 
 # ---- module
 
@@ -216,12 +233,12 @@ class FlashAttention(DenseAttention):
     @checked
     def __init__(
         self, dim: Size, heads: Size, *,
-        causal: bool = False, form: Literal["naive", "tiled"] = "tiled",
+        causal: bool = False, form: Literal["naive", "tiled", "triton"] = "tiled",
         options: FlashOptions = FlashOptions(),
         bias: bool = False, positions: Rotation | None = None,
     ) -> None:  # fmt: skip
-        attend = functools.partial(tiled, options=options) if form == "tiled" else naive
-        super().__init__(dim, heads, attend, causal=causal, bias=bias, positions=positions)
+        by = {**FORMS, **KERNELS, "tiled": functools.partial(tiled, options=options)}
+        super().__init__(dim, heads, by[form], causal=causal, bias=bias, positions=positions)
         self.form, self.options = form, options
 
 
@@ -235,13 +252,14 @@ CARD = Card(
     family="dense",
     role="attend",
     forms=FORMS,
+    kernels=KERNELS,
     causal="optional",
     options=FlashOptions,
     letters={"t": "tile"},
     time=2 * h * n * m * (d + e),
     launches={"tiled": n * m / t**2},
-    memory={"naive": h * n * m, "tiled": h * n * e + h * t**2},
-    notes={"naive": ("scores", "weights"), "tiled": ("log_sum_exp",)},
+    memory={"naive": h * n * m, "tiled": h * n * e + h * t**2, "triton": h * n * (d + e)},
+    notes={"naive": ("scores", "weights"), **dict.fromkeys(("tiled", "triton"), ("log_sum_exp",))},
     variants=({"tile": 32}, {"tile": 3}),
     build=FlashAttention,
     aliases=("flash_attention",),
