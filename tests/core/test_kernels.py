@@ -213,6 +213,46 @@ def test_attention_over_several_tiles_in_the_interpreter() -> None:
     assert "heads should be at most 256 wide, these are 257; use another form" in refused
 
 
+ENTMAX = """
+import torch
+from attnlab.core.kernels import entmax as made
+from attnlab.mechanisms.learned.entmax import EntmaxAttention, definition
+
+made.HELD = 128  # several programs, of several rows each where they are short
+for m in (1, 3, 37, 130):
+    z = torch.randn(2, 5, m, dtype=torch.float64) * 3
+    z[0, 0], z[0, 1, 1:], z[1, 2] = -torch.inf, -torch.inf, 7.0  # no key, one key, equal keys
+    mine, right = z.clone().requires_grad_(), z.clone().requires_grad_()
+    found = made.entmax15(mine)
+    wanted = definition.by_sorting(definition.shifted(right, None), 1.5)
+    torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
+    up = torch.randn_like(z)
+    pairs = zip(torch.autograd.grad(found, mine, up), torch.autograd.grad(wanted, right, up))
+    for one, other in pairs:
+        torch.testing.assert_close(one, other.nan_to_num(0), rtol=1e-9, atol=1e-9)
+for given in (dict(alpha=1.2), dict(learn_alpha=True)):
+    try:
+        EntmaxAttention(8, 2, form="triton", **given)
+    except ValueError as error:
+        print(error)
+try:
+    made.entmax15(torch.zeros(1, 2**14 + 1))
+except ValueError as error:
+    print(error)
+"""
+
+
+@INSTALLED
+def test_entmax_of_hard_rows_in_the_interpreter() -> None:
+    """Rows without a key, with one, with equal ones; gradients as those of the definition."""
+    done = run("-c", ENTMAX, TRITON_INTERPRET="1")
+    assert done.returncode == 0, done.stderr[-3000:]
+    other, learned, wide = done.stdout.splitlines()
+    assert other == "the form triton has alpha = 1.5 alone, got 1.2; take implicit"
+    assert learned == "the form triton has alpha = 1.5 alone, got a learned one; take implicit"
+    assert "a row may have 16,384 keys, these have 16,385; use another form" in wide
+
+
 # ---- compiled, as for a GPU that is not here
 
 
@@ -221,7 +261,7 @@ import itertools, json, sys
 import torch, triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from attnlab.core.kernels import linear_recurrence as recurrence, tiles
+from attnlab.core.kernels import entmax, linear_recurrence as recurrence, tiles
 
 GPUS = {"A100": GPUTarget("cuda", 80, 32), "H100": GPUTarget("cuda", 90, 32)}
 LISTS = {"mask_ptr": "*u8", "valid_ptr": "*u8", "count_ptr": "*i32", "list_ptr": "*i32",
@@ -250,6 +290,10 @@ single = {"TILE": tiles.TILE // 2, "D": 32, "E": 32, "KIND": tiles.KINDS[torch.f
 for kernel in (tiles.attend_rows, tiles.queries_gradient, tiles.keys_and_values_gradient):
     compiled(kernel, "bf16", half, "A100")
     compiled(kernel, "fp32", single, "A100")
+for number in ("fp32", "fp64"):
+    rows = {"ROWS": 2, "WIDE": entmax.HELD // 2}
+    compiled(entmax.weights_of_rows, number, {"STEPS": entmax.STEPS} | rows, "A100")
+    compiled(entmax.scores_gradient, number, rows, "A100")
 print(json.dumps(found))
 """
 
@@ -262,7 +306,7 @@ def test_the_kernels_compile_for_gpus_that_are_not_here(tmp_path: Path) -> None:
     done = run("-c", COMPILED, TRITON_CACHE_DIR=str(tmp_path))
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout)
-    assert len(found) == 14
+    assert len(found) == 18
     for name, made in found.items():
         assert made["size"] > 1000, name
         assert made["shared"] <= 99 * 1024, name

@@ -65,8 +65,8 @@ def visits(mask: Tensor | Pattern | None, q: Tensor, k: Tensor, tile: int) -> Vi
     """The tiles for queries (b, h, n, d), which are the last of m positions, and keys."""
     n, m = q.shape[-2], k.shape[-2]
     if isinstance(mask, Tensor):
-        valid = torch.ones(1, m, dtype=torch.bool, device=q.device)
-        return Visits(*_of_a_mask(mask.expand(*mask.shape[:-2], n, m), tile), valid)
+        every = torch.ones(1, m, dtype=torch.bool, device=q.device)
+        return Visits(*_of_a_mask(mask.expand(*mask.shape[:-2], n, m), tile), every)
     mask = FULL if mask is None else mask
     mask.refuse_misfit(m, *q.shape[:2])
     structure, valid = without_padding(mask.sized(m))
@@ -184,7 +184,7 @@ def queries_gradient(  # type: ignore[no-untyped-def]
     mask_b, mask_h, valid_b, h, n, m, d, e, columns, scale,
     TILE: tl.constexpr, D: tl.constexpr, E: tl.constexpr, KIND: tl.constexpr,
 ):  # fmt: skip
-    """Of one tile of queries, over the tiles of keys that it visits."""
+    """The gradient of one tile of queries, over the tiles of keys that it visits."""
     tile, head = tl.program_id(0), tl.program_id(1).to(tl.int64)
     row = tile * TILE + tl.arange(0, TILE)
     mask_ptr += head // h * mask_b + head % h * mask_h
@@ -217,7 +217,7 @@ def keys_and_values_gradient(  # type: ignore[no-untyped-def]
     mask_b, mask_h, valid_b, h, n, m, d, e, rows, columns, scale,
     TILE: tl.constexpr, D: tl.constexpr, E: tl.constexpr, KIND: tl.constexpr,
 ):  # fmt: skip
-    """Of one tile of keys and values, over the tiles of queries that visit it."""
+    """The gradients of one tile of keys and values, over the tiles of queries that visit it."""
     tile, head = tl.program_id(0), tl.program_id(1).to(tl.int64)
     column = tile * TILE + tl.arange(0, TILE)
     mask_ptr += head // h * mask_b + head % h * mask_h

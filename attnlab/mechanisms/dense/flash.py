@@ -41,7 +41,7 @@ softmax: Milakov, Gimelshein. Online normalizer calculation for softmax. 2018, a
 """
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -237,7 +237,8 @@ class FlashAttention(DenseAttention):
         options: FlashOptions = FlashOptions(),
         bias: bool = False, positions: Rotation | None = None,
     ) -> None:  # fmt: skip
-        by = {**FORMS, **KERNELS, "tiled": functools.partial(tiled, options=options)}
+        tiles = functools.partial(tiled, options=options)
+        by: dict[str, Callable[..., Tensor]] = {**FORMS, **KERNELS, "tiled": tiles}
         super().__init__(dim, heads, by[form], causal=causal, bias=bias, positions=positions)
         self.form, self.options = form, options
 

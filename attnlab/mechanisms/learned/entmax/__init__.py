@@ -22,6 +22,8 @@ computed: $2 h n m (d + e)$ FLOPs, h n m elements. What becomes sparse is the ma
 ``naive``     the threshold by its definition: by sorting for α = 1.5 and 2, by bisection for others
               (``definition``), differentiated by PyTorch.
 ``implicit``  Newton's method, and a backward pass that keeps the weights alone (``implicit``).
+``triton``    the same for α = 1.5, as one kernel forward and one backward; it needs a GPU
+              (``attnlab.core.kernels``).
 
 The papers' letters: $d$ (the length of a row, our m), $z$ (its scores), $p$, α, τ.
 
@@ -49,7 +51,7 @@ from typing import Annotated, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from attnlab.core import patterns
+from attnlab.core import kernels, patterns
 from attnlab.core.attention import DenseAttention
 from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
@@ -96,6 +98,23 @@ def implicit(
     return _mean(entmax(scores, _of_heads(alpha, q), allowed), v)
 
 
+# ---- triton
+
+
+@form(autocast=True)
+def triton(
+    q: Queries, k: Keys, v: Values, *,
+    mask: Mask = None, bias: Bias = None, scale: float | None = None,
+) -> Outputs:  # fmt: skip
+    """``naive`` for α = 1.5 with kernels for the weights. Raises ValueError where Triton cannot
+    run."""
+    entmax15 = kernels.kernel("entmax", "entmax15", q)
+    scores, allowed = _scores(q, k, mask, bias, scale)
+    if allowed is not None:
+        scores = scores.masked_fill(~allowed, -torch.inf)
+    return _mean(entmax15(scores), v)
+
+
 def _scores(
     q: Tensor, k: Tensor, mask: Mask, bias: Bias, scale: float | None
 ) -> tuple[Tensor, Tensor | None]:
@@ -129,6 +148,7 @@ def _mean(weights: Tensor, v: Tensor) -> Tensor:
 
 
 FORMS = {"naive": naive, "implicit": implicit}
+KERNELS = {"triton": triton}
 
 # ---- module
 
@@ -145,13 +165,17 @@ class EntmaxAttention(DenseAttention):
     def __init__(
         self, dim: Size, heads: Size, *,
         alpha: AtLeastOne = 1.5, learn_alpha: bool = False, causal: bool = False,
-        form: Literal["naive", "implicit"] = "implicit", bias: bool = False,
+        form: Literal["naive", "implicit", "triton"] = "implicit", bias: bool = False,
         positions: PositionScheme | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(dim, heads, FORMS[form], causal=causal, bias=bias, positions=positions)
+        by = {**FORMS, **KERNELS}[form]
+        super().__init__(dim, heads, by, causal=causal, bias=bias, positions=positions)
         self.form, self.start = form, alpha
         if learn_alpha and not 1 < alpha < 2:
             raise ValueError(f"a learned alpha stays between 1 and 2 and starts there, got {alpha}")
+        if form == "triton" and (learn_alpha or alpha != 1.5):
+            got = "a learned one" if learn_alpha else alpha
+            raise ValueError(f"the form triton has alpha = 1.5 alone, got {got}; take implicit")
         self.a = nn.Parameter(torch.full((heads,), _logit(alpha - 1))) if learn_alpha else None
 
     @property
@@ -160,7 +184,8 @@ class EntmaxAttention(DenseAttention):
         return self.start if self.a is None else 1 + torch.sigmoid(upcast(self.a))
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Bias) -> Tensor:
-        return self.attend(q, k, v, alpha=self.alpha, mask=mask, bias=bias)
+        of_layer = {} if self.form == "triton" else {"alpha": self.alpha}
+        return self.attend(q, k, v, mask=mask, bias=bias, **of_layer)
 
     def extra_repr(self) -> str:
         alpha = f"alpha={self.start}" if self.a is None else f"alpha from {self.start}, learned"
@@ -182,10 +207,11 @@ CARD = Card(
     family="learned",
     role="attend",
     forms=FORMS,
+    kernels=KERNELS,
     causal="optional",
     time=2 * h * n * m * (d + e),
     memory=h * n * m,
-    notes={"naive": SEEN, "implicit": SEEN},
+    notes={**dict.fromkeys(FORMS, SEEN), "triton": ("scores", "weights", "support")},
     variants=({"alpha": 1.2, "learn_alpha": True},),
     build=EntmaxAttention,
     aliases=("sparsemax", "adaptively_sparse"),
