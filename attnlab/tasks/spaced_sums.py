@@ -37,7 +37,9 @@ class SpacedSums(Worked):
     """Lists of `fewest` to `most` numbers from -5 to 5 (at most 10), each length equally often.
 
     Tokens are the numbers from -5 to 25, the largest sum of all, and =; they are the same for all
-    lengths. The list decides the split: none occurs in both.
+    lengths. The list decides the split: none occurs in both. Each `most` splits lists in its own
+    way, so a model that was trained on lists of 4 and 5 is to be asked for those of
+    ``SpacedSums(5, 5)``, and not of ``SpacedSums(4, 4)``, some of which it knows.
     """
 
     fewest: int = 4

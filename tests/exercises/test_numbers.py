@@ -214,6 +214,7 @@ OTHERWISE = {
     "check_uniform_share": ((1 / 3 + 2 / 5) / 2, 0.367),
     "check_weight_left": (left_beside_a_sink(),),
     "check_divergence_by_hand": (divergence_of_two_rows(),),
+    "check_right_after_twelve": (math.exp(12 * math.log(0.98)), 0.785),
 }
 
 
