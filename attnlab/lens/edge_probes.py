@@ -138,6 +138,8 @@ class Cumulative(NamedTuple):
     first_layer: Int[Tensor, "e"]
     """Of each new example, the first l from which on all probes are right; ``layers`` if the last
     one is wrong."""
+    last: EdgeProbed
+    """The probe that reads all layers, with its mix."""
 
     @property
     def gains(self) -> Float[Tensor, "layers_less_one"]:
@@ -152,6 +154,23 @@ class Cumulative(NamedTuple):
             return float("nan")
         layers = torch.arange(1, len(self.right)).to(self.gains)
         return float(layers @ self.gains / gained)
+
+
+def cropped(
+    states: Float[Tensor, "layers b n d"], examples: Examples
+) -> tuple[Float[Tensor, "layers e w d"], Examples]:
+    """The same examples with a text of its own for each, which holds the tokens of its spans alone:
+    a probe reads no others. Behind a span shorter than the longest stand tokens that follow it."""
+    parts, spans, room = list[Tensor](), list[Tensor](), 0
+    for span in examples.spans.unbind(1):
+        begin, end = span.unbind(-1)
+        wide = int((end - begin).max())
+        places = (begin[:, None] + torch.arange(wide).to(begin)).clamp(max=states.shape[2] - 1)
+        parts.append(states[:, examples.text[:, None], places])
+        spans.append(torch.stack([torch.full_like(begin, room), room + end - begin], -1))
+        room += wide
+    text = torch.arange(len(examples.text)).to(examples.text)
+    return torch.cat(parts, 2), Examples(text, torch.stack(spans, 1), examples.label)
 
 
 def edge_probe(
@@ -173,9 +192,7 @@ def edge_probe(
         )
     if examples.spans.shape[1] != asked.spans.shape[1]:
         raise ValueError("examples and asked should have the same number of spans")
-    labels = int(examples.label.max()) + 1
-    if labels < 2:
-        raise ValueError("all labels are equal, so there is nothing to be asked")
+    labels = _check_labels(examples.label, asked.label)
     mean = states.mean((1, 2), keepdim=True)
     spread = states.std((1, 2), keepdim=True, correction=0).clamp(min=1e-6)
     wanted = nn.functional.one_hot(examples.label, labels).to(states)
@@ -189,14 +206,14 @@ def edge_probe(
             {"params": others},
         ]
         adam = torch.optim.AdamW(groups, lr=RATE, weight_decay=DECAY)
-        known = ((states - mean) / spread).detach()
+        known, learned = cropped(((states - mean) / spread).detach(), examples)
         for _ in range(steps):
-            logits = probe(known, examples)
+            logits = probe(known, learned)
             adam.zero_grad()
             nn.functional.binary_cross_entropy_with_logits(logits, wanted).backward()
             adam.step()
     with torch.no_grad():
-        chosen = probe((new - mean) / spread, asked).argmax(-1)
+        chosen = probe(*cropped((new - mean) / spread, asked)).argmax(-1)
     right = float((chosen == asked.label).double().mean())
     return EdgeProbed(right, chosen, probe.mix.shares.detach().double())
 
@@ -215,11 +232,35 @@ def cumulative_probes(
     right = torch.tensor([probe.right for probe in probes], dtype=torch.float64)
     wrong = torch.stack([probe.chosen != asked.label for probe in probes])
     layers = torch.arange(1, len(wrong) + 1)[:, None]
-    return Cumulative(right, (wrong * layers).amax(0))
+    return Cumulative(right, (wrong * layers).amax(0), probes[-1])
+
+
+def _check_labels(known: Tensor, asked: Tensor) -> int:
+    """How many labels there are."""
+    counts = known.bincount()
+    if len(counts) < 2 or int(counts.max()) == len(known):
+        raise ValueError("all labels are equal, so there is nothing to be asked")
+    if not counts.min():
+        missing = (counts == 0).nonzero()[:, 0].tolist()
+        raise ValueError(
+            f"{len(known)} examples of the labels 0 to {len(counts) - 1} hold none of "
+            f"{', '.join(map(str, missing[:5]))}: a probe needs an example of each label; give "
+            "more examples, or number the labels that there are from 0"
+        )
+    if asked.max() >= len(counts):
+        raise ValueError(
+            f"asked has the label {int(asked.max())}, and the examples know 0 to {len(counts) - 1}"
+        )
+    return len(counts)
 
 
 def _check(states: Tensor, examples: Examples, name: str) -> None:
     _, b, n, _ = states.shape
+    if not b or not n:
+        raise ValueError(
+            f"the states of {name} are of {b} texts with {n} tokens: there are no words to be "
+            "asked about"
+        )
     text, spans, label = examples
     if not len(text) or not len(text) == len(spans) == len(label):
         raise ValueError(

@@ -7,9 +7,11 @@ import torch
 
 from attnlab.lens.edge_probes import (
     Cumulative,
+    EdgeProbe,
     EdgeProbed,
     Examples,
     ScalarMix,
+    cropped,
     cumulative_probes,
     edge_probe,
 )
@@ -84,10 +86,10 @@ def test_readings_by_hand():
     even = torch.full((3,), 1 / 3, dtype=torch.float64)
     assert abs(EdgeProbed(1.0, torch.zeros(1), even).divergence) < 1e-12
     curve = torch.tensor([0.5, 0.6, 0.9, 0.9], dtype=torch.float64)
-    found = Cumulative(curve, torch.zeros(1))
+    found = Cumulative(curve, torch.zeros(1), probed)
     by_parts = 3 - (curve[1:3] - curve[0]).sum() / (curve[3] - curve[0])
     assert math.isclose(found.expected_layer, float(by_parts))
-    assert math.isnan(Cumulative(curve.flip(0), torch.zeros(1)).expected_layer)
+    assert math.isnan(Cumulative(curve.flip(0), torch.zeros(1), probed).expected_layer)
 
 
 def test_the_first_layer_is_that_from_which_on_all_are_right():
@@ -104,6 +106,20 @@ def test_an_untrained_mix_is_the_mean_of_the_layers():
     torch.testing.assert_close(ScalarMix(3)(states), states.mean(0))
 
 
+@pytest.mark.parametrize("spans", [1, 2])
+def test_cropped_examples_get_the_same_answers(spans):
+    states, examples = planted(3, layers=[1], spans=spans)
+    longer = examples.spans.clone()
+    longer[::3, :, 1] -= 1  # spans of one token beside those of two
+    longer[1::5, -1, 1] += 1
+    examples = examples._replace(spans=longer)
+    torch.manual_seed(0)
+    probe = EdgeProbe(LAYERS, DIM, 2, spans)
+    short, moved = cropped(states, examples)
+    assert short.shape[2] == 3 + 2 * (spans - 1)
+    torch.testing.assert_close(probe(states, examples), probe(short, moved))
+
+
 def test_tokens_outside_the_span_do_not_matter():
     states, examples = planted(0, layers=[1])
     first = examples._replace(spans=torch.tensor([0, 2]).expand(TEXTS, 1, 2))
@@ -118,6 +134,8 @@ def test_tokens_outside_the_span_do_not_matter():
     [
         ({"label": torch.zeros(TEXTS, dtype=torch.int64)}, "all labels are equal"),
         ({"label": torch.ones(3, dtype=torch.int64)}, "as many texts as spans and labels"),
+        ({"label": torch.arange(TEXTS) * 2}, "hold none of 1, 3, 5, 7, 9: a probe needs"),
+        ({"label": torch.full((TEXTS,), 3)}, "all labels are equal"),
         ({"text": torch.full((TEXTS,), TEXTS)}, f"from 0 to {TEXTS - 1}"),
         ({"spans": torch.zeros(TEXTS, 1, 2, dtype=torch.int64)}, "should have a token at least"),
         ({"spans": torch.zeros(TEXTS, 3, 2, dtype=torch.int64)}, r"should be \(e, 1 or 2, 2\)"),
@@ -136,5 +154,10 @@ def test_other_bad_calls():
     two = examples._replace(spans=examples.spans.expand(-1, 2, -1))
     with pytest.raises(ValueError, match="the same number of spans"):
         edge_probe(states, examples, states, two)
+    three = examples._replace(label=examples.label + 1)
+    with pytest.raises(ValueError, match="asked has the label 2, and the examples know 0 to 1"):
+        edge_probe(states, examples, states, three)
+    with pytest.raises(ValueError, match="of 0 texts with 6 tokens: there are no words"):
+        edge_probe(states[:, :0], examples, states, examples)
     with pytest.raises(ValueError, match="steps should be at least 1"):
         edge_probe(states, examples, states, examples, steps=0)
