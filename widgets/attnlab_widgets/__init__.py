@@ -36,6 +36,7 @@ _HOMES = {
     "MemoryFilm": "memory_film",
     "PatternStudio": "pattern_studio",
     "PositionExplorer": "position_explorer",
+    "ProbeView": "probe_view",
     "QueryKeySpace": "query_key_space",
     "QueryOnAPlane": "query_on_a_plane",
     "SignalLab": "signal_lab",
@@ -70,6 +71,7 @@ __all__ = [
     "MemoryFilm",
     "PatternStudio",
     "PositionExplorer",
+    "ProbeView",
     "QueryKeySpace",
     "QueryOnAPlane",
     "SignalLab",
@@ -105,6 +107,7 @@ if _typing.TYPE_CHECKING:
     from attnlab_widgets.memory_film import MemoryFilm
     from attnlab_widgets.pattern_studio import PatternStudio
     from attnlab_widgets.position_explorer import PositionExplorer
+    from attnlab_widgets.probe_view import ProbeView
     from attnlab_widgets.query_key_space import QueryKeySpace
     from attnlab_widgets.query_on_a_plane import QueryOnAPlane
     from attnlab_widgets.signal_lab import SignalLab
