@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +27,7 @@ from attnlab.core.patterns import Pattern
 from attnlab.core.patterns import padding as without_padded
 from attnlab.core.probe import record
 from attnlab.core.shapes import regrouped
+from attnlab.core.sparse import auto as choice
 from attnlab.core.sparse.auto import auto
 from attnlab.core.sparse.blocked import blocked
 from attnlab.lens.heads import head_statistics
@@ -40,6 +42,7 @@ from attnlab.testing import architecture, compression
 from tests import scheme_inputs, second_device
 from tests.bad_parts import objective_for
 from tests.bad_parts import task_for as objective_task
+from tests.flex_by_hand import computed_by_hand
 from tests.scheme_inputs import NOT_MIXING
 from tests.test_claims import (
     CARDS,
@@ -95,7 +98,7 @@ def cases() -> dict[str, Case]:
         made |= of_part(card)
     made |= {f"objective {each.name}": functools.partial(learned, each) for each in OBJECTIVES}
     made |= {f"pattern {code}": functools.partial(attended, code) for code in PATTERNS}
-    others = (generated, watched, told_of_heads, resumed, recomputed, chosen, collected)
+    others = (generated, watched, told_of_heads, resumed, recomputed, chosen, by_kernel, collected)
     return made | {case.__name__: case for case in others}
 
 
@@ -351,6 +354,21 @@ def chosen(device: torch.device) -> Iterator[Tensor]:
     """``auto`` asks what a long sequence would cost on this device."""
     q, k, v = torch.randn(3, 1, 2, 601, 5, dtype=torch.float64).to(device)
     yield auto(q, k, v, attnlab.core.patterns.local(3))
+
+
+def by_kernel(device: torch.device) -> Iterator[Tensor]:
+    """A layer on a GPU takes FlexAttention by itself, whose lists and tables all lie there."""
+    n, lengths = 301, dict.fromkeys(("SHORT", "SHORT_GPU", "FULL_ROWS"), 64)
+    for name, options in (("longformer", {"window": 8}), ("streaming", {"sinks": 3, "window": 9})):
+        causal = attnlab.card(name).causal == "always"
+        layer = attnlab.build(name, dim=12, heads=2, causal=causal, **options).double().to(device)
+        x = torch.randn(2, n, 12, dtype=torch.float64).to(device).requires_grad_()
+        with computed_by_hand(device.type), mock.patch.multiple(choice, **lengths):
+            with record() as notes:
+                out = layer(x, padded(2, n).to(device))
+            if device.type != "cpu":
+                assert notes.last("choice").form == "flex", notes.last("choice")
+            yield from outs_and_gradients(out, [x, *layer.parameters()])
 
 
 # ---- models

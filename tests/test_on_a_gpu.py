@@ -32,16 +32,26 @@ CASES = [
 ]
 
 
-def compare(card: Card, form: str, variant: int, dtype: torch.dtype, device: torch.device) -> None:
+KERNELS = [
+    pytest.param(card, form, id=f"{card.name}-{form}") for card in CARDS for form in card.kernels
+]
+
+
+def compare(
+    card: Card, form: str, variant: int, dtype: torch.dtype, device: torch.device,
+    n: int = 67, **sizes: int,
+) -> None:  # fmt: skip
     """Output and gradients of a form there, and of `naive` in float64 on the CPU, from weights and
     inputs that the precision can hold."""
     takes = "form" in card.option_names()
-    there = module(card, variant, **({"form": form} if takes else {})).to(dtype)
-    plain, exact = (module(card, variant, **({"form": "naive"} if takes else {})) for _ in "pe")
+    there = module(card, variant, **sizes, **({"form": form} if takes else {})).to(dtype)
+    plain, exact = (
+        module(card, variant, **sizes, **({"form": "naive"} if takes else {})) for _ in "pe"
+    )
     for layer in (plain, exact):
         layer.load_state_dict(copy.deepcopy(there.state_dict()))
     torch.manual_seed(0)
-    x = torch.randn(2, 67, DIM).to(dtype)
+    x = torch.randn(2, n, sizes.get("dim", DIM)).to(dtype)
     wanted = both_passes(exact.double(), x.double())
     rounded = apart(both_passes(plain.to(dtype), x.clone()), wanted)
     for name, far in apart(both_passes(there.to(device), x.to(device)), wanted).items():
@@ -99,6 +109,16 @@ def test_values_and_gradients(
     if dtype != torch.float32 and card.name in CHOOSES:
         pytest.skip("what is chosen among near equals depends on rounding")
     compare(card, form, variant, dtype, accelerator)
+
+
+@pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch's own compiler
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # likewise
+@pytest.mark.parametrize("dtype", BOUNDS, ids=lambda dtype: str(dtype).removeprefix("torch."))
+@pytest.mark.parametrize(("card", "form"), KERNELS)
+def test_kernels(card: Card, form: str, dtype: torch.dtype, accelerator: torch.device) -> None:
+    """Heads are as wide as kernels take them, and lengths no multiple of their blocks."""
+    compare(card, form, 0, dtype, accelerator, n=301, dim=96, heads=3)
 
 
 @contextmanager

@@ -56,6 +56,15 @@ def test_launches_are_as_many_at_any_length_unless_said() -> None:
         card(forms=forms, memory=n, launches={"fsat": n})
 
 
+def test_forms_that_are_kernels_stand_after_the_others() -> None:
+    made = card(forms={"naive": max}, kernels={"fast": min}, memory=n, launches={"fast": n})
+    assert list(made.every_form) == ["naive", "fast"]
+    assert dict(made.rows())["forms"] == "naive; on a GPU fast"
+    assert "fast: grow as n" in dict(made.rows())["kernels launched"]
+    assert made.cost("memory", "fast") == n
+    assert dict(card(forms={"naive": max}, memory=n).rows())["forms"] == "naive"
+
+
 @pytest.mark.parametrize(
     ("authors", "short"),
     [("Shaw", "Shaw"), ("Shaw, Ba", "Shaw and Ba"), ("Shaw, Ba, Hinton", "Shaw et al.")],

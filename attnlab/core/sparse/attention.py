@@ -9,6 +9,10 @@ The page of such a mechanism defines $S_i$ in a subclass of ``PatternOptions``. 
 
 ``naive``    the equation under the dense mask.
 ``blocked``  only the pairs that the pattern allows, block by block.
+``flex``     the same pairs by one kernel, which FlexAttention compiles for the pattern; where it
+             cannot run it says why.
+``auto``     not a form of its own: ``blocked`` on a CPU, on a GPU the fastest for these lengths of
+             ``blocked``, ``flex`` and PyTorch's dense kernel.
 """
 
 from abc import abstractmethod
@@ -41,9 +45,12 @@ from attnlab.core.shapes import (
     checked,
 )
 from attnlab.core.softmax import masked_softmax
+from attnlab.core.sparse import auto as choice
 from attnlab.core.sparse import blocked as engine
 from attnlab.core.sparse import decoding
+from attnlab.core.sparse import flex as compiled
 from attnlab.core.story import story
+from attnlab.core.tracing import is_abstract, on_cpu, transformed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +98,23 @@ def blocked(q: Queries, k: Keys, v: Values, *, mask: Pattern | None = None) -> O
 
 
 @checked
+def flex(q: Queries, k: Keys, v: Values, *, mask: Pattern | None = None) -> Outputs:
+    """The same output by one kernel that FlexAttention compiles for the pattern, in seconds, the
+    first time. A ValueError with the reason where it cannot run (``compiled.refusal``)."""
+    return compiled.flex(q, k, v, patterns.FULL if mask is None else mask)
+
+
+@checked
+def auto(q: Queries, k: Keys, v: Values, *, mask: Pattern | None = None) -> Outputs:
+    """``blocked`` on a CPU, and while ``torch.compile`` or ``torch.func`` traces; otherwise the
+    form that ``attnlab.core.sparse.auto`` chooses, which is noted as "choice"."""
+    mask = patterns.FULL if mask is None else mask
+    by_blocks = on_cpu(q) or is_abstract(q) or transformed()
+    by = engine.blocked if by_blocks else choice.auto
+    return by(q, k, v, mask, allow_fully_masked=True)
+
+
+@checked
 def scaled_scores(q: Queries, k: Keys) -> Float[Tensor, "b h n m"]:
     """$q_i \\cdot k_j / \\sqrt d$."""
     return upcast(q) @ upcast(k).mT * q.shape[-1] ** -0.5
@@ -105,6 +129,12 @@ def dense_mask(mask: Pattern | None, q: Tensor, k: Tensor) -> Tensor | None:
 
 
 FORMS: Mapping[str, Callable[..., Tensor]] = {"naive": naive, "blocked": blocked}
+KERNELS: Mapping[str, Callable[..., Tensor]] = {"flex": flex}
+
+Form = Literal["naive", "blocked", "flex", "auto"]
+"""The forms that a layer can be built with; "auto" chooses at each call."""
+
+BY_NAME: Mapping[str, Callable[..., Tensor]] = {**FORMS, **KERNELS, "auto": auto}
 
 # ---- module
 
@@ -119,8 +149,8 @@ class PatternAttention(Layer):
     @checked
     def __init__(
         self, dim: Size, heads: Size, options: PatternOptions, *,
-        causal: bool | None = None, form: Literal["naive", "blocked"] = "blocked",
-        bias: bool = False, positions: Rotation | None = None,
+        causal: bool | None = None, form: Form = "auto", bias: bool = False,
+        positions: Rotation | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.heads = Heads(dim, heads, bias=bias, positions=positions)
@@ -137,7 +167,7 @@ class PatternAttention(Layer):
         """
         q, k, v = self.heads.project(x, padding=padding)
         mask = note("mask", patterns.both(self.pattern, patterns.padding(padding)))
-        return self.heads.merge(FORMS[self.form](q, k, v, mask=mask))
+        return self.heads.merge(BY_NAME[self.form](q, k, v, mask=mask))
 
     @checked
     def step(
@@ -164,6 +194,7 @@ def pattern_card(
     letters: Mapping[str, str],
     variants: tuple[Mapping[str, Any], ...],
     forms: Mapping[str, Callable[..., Tensor]] = FORMS,
+    kernels: Mapping[str, Callable[..., Tensor]] = KERNELS,
     launches: sympy.Expr = sympy.S.One,
     build: Callable[..., nn.Module] = PatternAttention,
     aliases: tuple[str, ...] = (),
@@ -174,7 +205,8 @@ def pattern_card(
     ``pairs`` gives, for the options, the number of allowed pairs of n queries in one head, up to
     terms that grow more slowly in n. ``blocked`` also computes masked pairs, as the queries of a
     block share one list of keys: ``layout(pattern, n, n).pairs`` counts both. Blocks with equally
-    many keys are one launch; ``launches`` tells how many others there are.
+    many keys are one launch; ``launches`` tells how many others there are. ``flex`` computes every
+    pair of the blocks of 128 × 128 in which some pair is allowed.
     """
     told = story(docstring)
     return Card(
@@ -183,16 +215,21 @@ def pattern_card(
         family="fixed",
         role="attend",
         forms=forms,
+        kernels=kernels,
         causal=options.CAUSAL,
         causal_reason=options.CAUSAL_REASON,
         options=options,
         letters=letters,
         time={
             "naive": 2 * h * n * m * (d + e),
-            "blocked": lambda chosen: 2 * h * (d + e) * pairs(chosen),
+            **dict.fromkeys(("blocked", *kernels), lambda chosen: 2 * h * (d + e) * pairs(chosen)),
         },
         launches={"blocked": launches},
-        memory={"naive": h * n * m, "blocked": lambda chosen: h * (pairs(chosen) + n * (d + e))},
+        memory={
+            "naive": h * n * m,
+            "blocked": lambda chosen: h * (pairs(chosen) + n * (d + e)),
+            **dict.fromkeys(kernels, h * n * (d + e)),
+        },
         notes={"naive": ("scores", "weights"), "blocked": ("log_sum_exp",)},
         departures=(
             *told.departures,

@@ -4,8 +4,9 @@ FlexAttention compiles a kernel that computes the blocks listed in a ``BlockMask
 predicate in the mixed ones. PyTorch makes a BlockMask by evaluating the predicate on n × m pairs;
 here it is made from ``Pattern.covers``, which needs no tensor of that size.
 
-It needs a GPU; or, on a CPU, a C++ compiler, heads at least 16 wide and no gradients (``refusal``).
-Without compilation FlexAttention would compute every pair, so it is never called that way.
+It needs heads at least 16 wide, and a GPU for which Triton compiles; or, on a CPU, a C++ compiler
+and no gradients (``refusal``). Without compilation FlexAttention would compute every pair, so it is
+never called that way.
 """
 
 import copy
@@ -24,9 +25,22 @@ from attnlab.core.patterns import FULL, Intervals, Pattern
 from attnlab.core.shapes import Keys, Outputs, Queries, Values, checked
 from attnlab.core.sparse.blocked import by_pattern, without_padding
 from attnlab.core.sparse.layout import refuse_lengths
+from attnlab.core.tracing import transformed
 
 BLOCK = 128
 COMPILED = 64  # how many combinations of pattern and shape one process may compile
+NARROWEST = 16  # the width of heads from which on its products have a kernel
+DTYPES = [torch.float32, torch.float16, torch.bfloat16]
+BY_TRITON = ["cuda", "xpu"]  # devices for which PyTorch compiles it, by Triton
+OLDEST_GPU = (7, 0)  # the compute capability from which on Triton compiles for CUDA
+
+
+class CannotCompile(ValueError):
+    """PyTorch's compiler failed on FlexAttention for such tensors."""
+
+
+_FAILED: dict[tuple[Any, ...], str] = {}
+"""What was tried to compile, and in vain → what the compiler said."""
 
 
 @checked
@@ -51,26 +65,73 @@ def flex(
     for heads, visits in groups:
         qs, ks, vs = (x if len(groups) == 1 else x[:, heads] for x in (q, k, v))
         mask = visits.mask if valid is None else visits.under(valid)
-        with torch._dynamo.config.patch(recompile_limit=COMPILED):
-            outs.append(_compiled()(qs, ks, vs, block_mask=mask, scale=scale))
+        outs.append(_run(qs, ks, vs, mask, scale))
     order = torch.tensor([head for heads, _ in groups for head in heads]).argsort()
     return outs[0] if len(outs) == 1 else torch.cat(outs, dim=1)[:, order]
 
 
+def _run(q: Tensor, k: Tensor, v: Tensor, mask: Any, scale: float | None) -> Tensor:
+    """FlexAttention; a ``CannotCompile`` with the compiler's words where it fails to compile."""
+    try:
+        with torch._dynamo.config.patch(recompile_limit=COMPILED):
+            return _compiled()(q, k, v, block_mask=mask, scale=scale)
+    except Exception as error:
+        if not _of_the_compiler(error):
+            raise
+        words = " ".join((str(error).strip() or type(error).__name__).split())
+        _FAILED[_kind(q, v)] = f"PyTorch could not compile it ({words[:200]})"
+        raise CannotCompile(f"flex cannot run here: {_FAILED[_kind(q, v)]}; use blocked") from error
+
+
+def _of_the_compiler(error: Exception) -> bool:
+    from torch._dynamo.exc import TorchDynamoException
+
+    tuned = ("NoTritonConfigsError", "OutOfResources")  # no size of its blocks fits the GPU
+    return isinstance(error, TorchDynamoException) or type(error).__name__ in tuned
+
+
+def _kind(q: Tensor, v: Tensor) -> tuple[Any, ...]:
+    """What the compiler's success depends on, apart from the pattern."""
+    return q.device.type, q.dtype, q.shape[-1], v.shape[-1]
+
+
 def refusal(q: Tensor, k: Tensor, v: Tensor, pattern: Pattern = FULL) -> str | None:
     """Why FlexAttention cannot run on these tensors, in words; None if it can."""
-    if q.dtype == torch.float64:
-        return "it has no float64"
+    if q.dtype not in DTYPES:
+        return f"it has no {str(q.dtype).removeprefix('torch.')}"
     if _differs(pattern, k.shape[-2], q.shape[1]):
         return "the pattern differs between sequences"
-    if q.device.type != "cpu":
+    if (narrowest := min(q.shape[-1], v.shape[-1])) < NARROWEST:
+        return f"heads should be at least {NARROWEST} wide, these are {narrowest}"
+    if torch.compiler.is_compiling() or transformed():
+        return "torch.compile and torch.func do not follow the making of its mask"
+    if failed := _FAILED.get(_kind(q, v)):
+        return failed
+    if q.device.type == "cpu":
+        return _refusal_of_a_cpu(any(x.requires_grad for x in (q, k, v)))
+    return _refusal_of_a_gpu(q.device)
+
+
+def _refusal_of_a_gpu(device: torch.device) -> str | None:
+    if device.type == "meta":  # it stands for any GPU
         return None
-    if torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v)):
+    if device.type not in BY_TRITON:
+        return f"PyTorch compiles it for {', '.join(BY_TRITON)} and cpu, not for {device.type}"
+    if device.type == "cuda":
+        from torch.utils._triton import has_triton_package
+
+        if not has_triton_package():
+            return "Triton is not installed, with which PyTorch compiles it (pip install triton)"
+        capability = torch.cuda.get_device_capability(device)
+        if capability < OLDEST_GPU:
+            old, needed = ("{}.{}".format(*each) for each in (capability, OLDEST_GPU))
+            return f"Triton needs a GPU of compute capability {needed}, this one has {old}"
+    return None
+
+
+def _refusal_of_a_cpu(differentiable: bool) -> str | None:
+    if torch.is_grad_enabled() and differentiable:
         return "on a CPU it computes no gradients (under torch.no_grad() it would run)"
-    if min(q.shape[-1], v.shape[-1]) < 16:
-        return (
-            f"on a CPU heads should be at least 16 wide, these are {min(q.shape[-1], v.shape[-1])}"
-        )
     if torch.backends.cpu.get_cpu_capability() == "DEFAULT":
         return "PyTorch does not compile it for a CPU without AVX2"
     if not any(shutil.which(name) for name in (os.environ.get("CXX", "g++"), "clang++", "cl")):

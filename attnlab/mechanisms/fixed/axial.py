@@ -46,7 +46,7 @@ arXiv:1912.12180, section 3.
 """
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import sympy
 import torch
@@ -60,7 +60,7 @@ from attnlab.core.heads import Heads
 from attnlab.core.options import Count, Size
 from attnlab.core.patterns import Pattern
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
-from attnlab.core.sparse.attention import PatternAttention, PatternOptions, pattern_card
+from attnlab.core.sparse.attention import Form, PatternAttention, PatternOptions, pattern_card
 from attnlab.core.sparse.decoding import DecodingState
 
 # ---- the pattern
@@ -120,7 +120,7 @@ class LinesAndColumns(nn.Module):
     @checked
     def __init__(
         self, dim: Size, heads: Size, *,
-        causal: bool = False, width: Size = 32, form: Literal["naive", "blocked"] = "blocked",
+        causal: bool = False, width: Size = 32, form: Form = "auto",
     ) -> None:  # fmt: skip
         super().__init__()
         lines, columns = AxialOptions(width=width), AxialOptions(width=width, axis=0)

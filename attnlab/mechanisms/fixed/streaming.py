@@ -39,7 +39,7 @@ arXiv:2309.17453, section 3.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Int
@@ -54,7 +54,7 @@ from attnlab.core.patterns import Pattern
 from attnlab.core.positions import Rotation, positions_of
 from attnlab.core.probe import note
 from attnlab.core.shapes import Context, KeyPadding, Tokens, checked
-from attnlab.core.sparse.attention import PatternAttention, PatternOptions, pattern_card
+from attnlab.core.sparse.attention import Form, PatternAttention, PatternOptions, pattern_card
 
 # ---- the pattern
 
@@ -131,7 +131,7 @@ class StreamingAttention(PatternAttention):
     @checked
     def __init__(
         self, dim: Size, heads: Size, *,
-        form: Literal["naive", "blocked"] = "blocked", bias: bool = False,
+        form: Form = "auto", bias: bool = False,
         options: StreamingOptions = StreamingOptions(), positions: Rotation | None = None,
     ) -> None:  # fmt: skip
         super().__init__(dim, heads, options, form=form, bias=bias, positions=positions)

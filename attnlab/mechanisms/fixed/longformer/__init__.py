@@ -46,7 +46,7 @@ Beltagy, Peters, Cohan. Longformer: The Long-Document Transformer. 2020, arXiv:2
 
 import copy
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import sympy
 import torch
@@ -74,8 +74,10 @@ from attnlab.core.shapes import (
     checked,
 )
 from attnlab.core.softmax import masked_softmax
+from attnlab.core.sparse import attention as patterned
 from attnlab.core.sparse import blocked as engine
 from attnlab.core.sparse.attention import (
+    Form,
     PatternAttention,
     PatternOptions,
     dense_mask,
@@ -187,19 +189,43 @@ def blocked(
 ) -> Outputs:  # fmt: skip
     """The windows and global columns block by block; then the rows of ``global_rows``, which attend
     to every valid key, replace those of the same positions. First derivatives only."""
-    mask = patterns.FULL if mask is None else mask
-    out = engine.blocked(q, k, v, mask, allow_fully_masked=True)
-    if not global_rows:
-        return out
-    rows = global_rows.rows(q.shape[2], k.shape[2])
-    valid = engine.without_padding(mask)[1]
-    valid = None if valid is None else valid[:, None, None].to(q.device)
+    out = patterned.blocked(q, k, v, mask=mask)
+    return _with_rows(out, v, mask, global_rows) if global_rows else out
+
+
+@checked
+def flex(
+    q: Queries, k: Keys, v: Values, *,
+    mask: Pattern | None = None, global_rows: GlobalRows | None = None,
+) -> Outputs:  # fmt: skip
+    """The same, windows and columns by FlexAttention. A ValueError where that cannot run."""
+    out = patterned.flex(q, k, v, mask=mask)
+    return _with_rows(out, v, mask, global_rows) if global_rows else out
+
+
+@checked
+def auto(
+    q: Queries, k: Keys, v: Values, *,
+    mask: Pattern | None = None, global_rows: GlobalRows | None = None,
+) -> Outputs:  # fmt: skip
+    """The same, windows and columns by the form that is the fastest on this device."""
+    out = patterned.auto(q, k, v, mask=mask)
+    return _with_rows(out, v, mask, global_rows) if global_rows else out
+
+
+def _with_rows(out: Tensor, v: Tensor, mask: Pattern | None, global_rows: GlobalRows) -> Tensor:
+    """The output, in which the rows of the global positions are replaced."""
+    rows = global_rows.rows(out.shape[2], v.shape[2])
+    valid = None if mask is None else engine.without_padding(mask)[1]
+    valid = None if valid is None else valid[:, None, None].to(v.device)
     weights = masked_softmax(scaled_scores(global_rows.queries, global_rows.keys), valid)
     note("log_sum_exp", None)  # global rows have scores of another kind, and are not in it
     return out.index_copy(2, rows, (weights @ upcast(global_rows.values)).to(v.dtype))
 
 
 FORMS = {"naive": naive, "blocked": blocked}
+KERNELS = {"flex": flex}
+BY_NAME = {**FORMS, **KERNELS, "auto": auto}
 
 # ---- module
 
@@ -214,7 +240,7 @@ class LongformerAttention(PatternAttention):
     @checked
     def __init__(
         self, dim: Size, heads: Size, options: LongformerOptions = LongformerOptions(), *,
-        causal: bool = False, form: Literal["naive", "blocked"] = "blocked", bias: bool = False,
+        causal: bool = False, form: Form = "auto", bias: bool = False,
         positions: Rotation | None = None,
     ) -> None:  # fmt: skip
         super().__init__(
@@ -230,7 +256,7 @@ class LongformerAttention(PatternAttention):
         q, k, v = self.heads.project(x, padding=padding)
         mask = note("mask", patterns.both(self.pattern, patterns.padding(padding)))
         rows = self._global_rows(x, padding) if self.global_positions else None
-        return self.heads.merge(FORMS[self.form](q, k, v, mask=mask, global_rows=rows))
+        return self.heads.merge(BY_NAME[self.form](q, k, v, mask=mask, global_rows=rows))
 
     def _global_rows(self, x: Tensor, padding: Tensor | None) -> GlobalRows:
         positions, n = self.global_positions, x.shape[1]
@@ -268,6 +294,7 @@ CARD = pattern_card(
     letters={"w": "window"},
     variants=({"window": 36}, {"window": 4, "dilation": 3}, {"window": 6}),
     forms=FORMS,
+    kernels=KERNELS,
     build=LongformerAttention,
     aliases=("led",),
     small_options={"window": 8},

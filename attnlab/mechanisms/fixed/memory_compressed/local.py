@@ -7,7 +7,7 @@ from attnlab.core import patterns
 from attnlab.core.options import Size
 from attnlab.core.patterns import Pattern
 from attnlab.core.shapes import checked
-from attnlab.core.sparse.attention import PatternAttention, PatternOptions
+from attnlab.core.sparse.attention import Form, PatternAttention, PatternOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class LocalOptions(PatternOptions):
 class LocalAttention(PatternAttention):
     """Multi-head attention inside of blocks: (b, n, dim) → (b, n, dim).
 
-    The form ``fused`` computes block by block.
+    The form ``fused`` is ``auto`` of fixed patterns: on a CPU it computes block by block.
     """
 
     @checked
@@ -34,5 +34,5 @@ class LocalAttention(PatternAttention):
         self, dim: Size, heads: Size, *,
         causal: bool = False, form: Literal["naive", "fused"] = "fused", block: Size = 256,
     ) -> None:  # fmt: skip
-        by: Literal["naive", "blocked"] = "naive" if form == "naive" else "blocked"
+        by: Form = "naive" if form == "naive" else "auto"
         super().__init__(dim, heads, LocalOptions(block=block), causal=causal, form=by)
