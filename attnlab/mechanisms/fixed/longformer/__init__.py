@@ -198,7 +198,7 @@ def flex(
     q: Queries, k: Keys, v: Values, *,
     mask: Pattern | None = None, global_rows: GlobalRows | None = None,
 ) -> Outputs:  # fmt: skip
-    """The same, windows and columns by FlexAttention. A ValueError where that cannot run."""
+    """FlexAttention computes windows and columns. Raises ValueError where it cannot run."""
     out = patterned.flex(q, k, v, mask=mask)
     return _with_rows(out, v, mask, global_rows) if global_rows else out
 
@@ -208,7 +208,7 @@ def auto(
     q: Queries, k: Keys, v: Values, *,
     mask: Pattern | None = None, global_rows: GlobalRows | None = None,
 ) -> Outputs:  # fmt: skip
-    """The same, windows and columns by the form that is the fastest on this device."""
+    """The form that is the fastest on this device computes windows and columns."""
     out = patterned.auto(q, k, v, mask=mask)
     return _with_rows(out, v, mask, global_rows) if global_rows else out
 
