@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from attnlab import catalog
 from attnlab.core import patterns as p
 from attnlab.core.card import Card
 from attnlab.core.patterns import Intervals, Pattern
@@ -111,23 +112,38 @@ def of_blocks(pattern: Pattern, heads: int, group: list[int], n: int, m: int) ->
     return own.covers(rows[:, None], columns)
 
 
-def test_a_window_visits_as_many_pairs_as_its_claim_grows() -> None:
-    for card in PAGES:
-        if not card.kernels:
-            continue
-        computed = []
-        for n in (4096, 16_384):
-            pattern = card.options().pattern(causal=card.causal == "always", heads=1)
-            (_, visits), *_ = compiled._by_group(pattern, n, n, 1, False, CPU)
-            blocks = sum(int(visited(visits.mask, "kv", kind).sum()) for kind in ("", "full_"))
-            computed.append(blocks)
-        claim = card.cost("time", "flex")
-        sizes = {x.name: x for x in claim.free_symbols}
-        own = {letter: getattr(card.options(), name) for letter, name in card.letters.items()}
-        at = {x: own.get(name, 1) for name, x in sizes.items() if name != "n"}
-        grows = claim.subs(at | {sizes["n"]: 16_384}) / claim.subs(at | {sizes["n"]: 4096})
-        # In a longer text fewer of the blocks drawn at random fall into one block of the kernel.
-        assert computed[1] <= 1.2 * float(grows) * computed[0], card.name
+GROWING = [
+    *((card, {}) for card in PAGES if card.kernels),
+    (catalog.card("axial"), {"axis": 0}),
+    (catalog.card("axial"), {"split": True}),
+    (catalog.card("sparse_transformer"), {"kind": "fixed", "separate": True}),
+    (catalog.card("sparse_transformer"), {"layer": 0}),
+    (catalog.card("longformer"), {"dilation": 3}),
+]
+
+
+@pytest.mark.parametrize(("card", "given"), GROWING, ids=lambda each: getattr(each, "name", None))
+def test_the_kernel_computes_as_many_pairs_as_the_card_says(
+    card: Card, given: dict[str, Any]
+) -> None:
+    """Whole blocks, in which some pair is allowed, at two lengths."""
+    options, computed, claimed = card.options(**given), [], []
+    for n in (4096, 16_384):
+        pattern = options.pattern(causal=card.causal == "always", heads=2)
+        found = compiled._by_group(pattern, n, n, 2, False, CPU)
+        computed += [
+            sum(
+                len(heads) * int(visited(visits.mask, "kv", kind).sum())
+                for heads, visits in found
+                for kind in ("", "full_")
+            )
+        ]
+        claim = card.cost("time", "flex", options)
+        own = {letter: getattr(options, name) for letter, name in card.letters.items()} | {"n": n}
+        claimed += [float(claim.subs({x: own.get(x.name, 1) for x in claim.free_symbols}))]
+    # In a longer text fewer of the blocks drawn at random fall into one block of the kernel.
+    grows = (computed[1] / computed[0]) / (claimed[1] / claimed[0])
+    assert 0.8 < grows < 1.2
 
 
 @pytest.mark.parametrize("sizes", ["self", "cached"])

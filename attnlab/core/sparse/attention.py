@@ -195,6 +195,7 @@ def pattern_card(
     variants: tuple[Mapping[str, Any], ...],
     forms: Mapping[str, Callable[..., Tensor]] = FORMS,
     kernels: Mapping[str, Callable[..., Tensor]] = KERNELS,
+    kernel_pairs: Callable[[Any], sympy.Expr] | None = None,
     launches: sympy.Expr = sympy.S.One,
     build: Callable[..., nn.Module] = PatternAttention,
     aliases: tuple[str, ...] = (),
@@ -205,8 +206,9 @@ def pattern_card(
     ``pairs`` gives, for the options, the number of allowed pairs of n queries in one head, up to
     terms that grow more slowly in n. ``blocked`` also computes masked pairs, as the queries of a
     block share one list of keys: ``layout(pattern, n, n).pairs`` counts both. Blocks with equally
-    many keys are one launch; ``launches`` tells how many others there are. ``flex`` computes every
-    pair of the blocks of 128 × 128 in which some pair is allowed.
+    many keys are one launch; ``launches`` tells how many others there are. ``flex`` computes all
+    pairs of the blocks of 128 × 128 in which some pair is allowed: ``kernel_pairs`` gives their
+    number where it grows faster than that of the allowed ones.
     """
     told = story(docstring)
     return Card(
@@ -222,7 +224,10 @@ def pattern_card(
         letters=letters,
         time={
             "naive": 2 * h * n * m * (d + e),
-            **dict.fromkeys(("blocked", *kernels), lambda chosen: 2 * h * (d + e) * pairs(chosen)),
+            "blocked": lambda chosen: 2 * h * (d + e) * pairs(chosen),
+            **dict.fromkeys(
+                kernels, lambda chosen: 2 * h * (d + e) * (kernel_pairs or pairs)(chosen)
+            ),
         },
         launches={"blocked": launches},
         memory={

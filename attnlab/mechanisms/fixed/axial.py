@@ -62,6 +62,7 @@ from attnlab.core.patterns import Pattern
 from attnlab.core.shapes import NewTokens, TokenPadding, Tokens, checked
 from attnlab.core.sparse.attention import Form, PatternAttention, PatternOptions, pattern_card
 from attnlab.core.sparse.decoding import DecodingState
+from attnlab.core.sparse.flex import BLOCK
 
 # ---- the pattern
 
@@ -176,11 +177,21 @@ def pairs(chosen: AxialOptions) -> sympy.Expr:
     return sum(along) / 2 if chosen.split else along[chosen.axis]
 
 
+def kernel_pairs(chosen: AxialOptions) -> sympy.Expr:
+    """Along columns a key of each line is allowed: with lines of up to 128 cells, some in each
+    block of 128 × 128."""
+    along = (n**2, n * w)
+    if chosen.width > BLOCK:
+        return pairs(chosen)
+    return sum(along) / 2 if chosen.split else along[chosen.axis]
+
+
 CARD = pattern_card(
     __doc__,
     name="axial",
     options=AxialOptions,
     pairs=pairs,
+    kernel_pairs=kernel_pairs,
     launches=sympy.sqrt(n),
     letters={"w": "width"},
     variants=(

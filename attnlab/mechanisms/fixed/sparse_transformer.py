@@ -70,6 +70,7 @@ from attnlab.core.card import letters
 from attnlab.core.options import Count, Size
 from attnlab.core.patterns import Pattern
 from attnlab.core.sparse.attention import PatternOptions, pattern_card
+from attnlab.core.sparse.flex import BLOCK
 
 # ---- the pattern
 
@@ -163,11 +164,20 @@ def pairs(chosen: SparseTransformerOptions) -> sympy.Expr:
     return near + far if chosen.layer is None else (near, far)[chosen.layer % 2]
 
 
+def kernel_pairs(chosen: SparseTransformerOptions) -> sympy.Expr:
+    """Those of the blocks of 128 × 128 in which some pair is allowed: with one of ``stride`` up to
+    128 keys allowed, all of the past."""
+    if chosen.stride > BLOCK or (chosen.layer is not None and chosen.layer % 2 == 0):
+        return pairs(chosen)
+    return n**2 / (4 if chosen.separate else 2)
+
+
 CARD = pattern_card(
     __doc__,
     name="sparse_transformer",
     options=SparseTransformerOptions,
     pairs=pairs,
+    kernel_pairs=kernel_pairs,
     launches=n,
     letters={"s": "stride", "c": "columns"},
     variants=(
