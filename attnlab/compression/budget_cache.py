@@ -280,7 +280,8 @@ class BudgetCacheAttention(nn.Module):
         """The weights of the new queries, added over the heads that share keys: (b, g, n, t)."""
         g = keys.shape[1]
         q, keys = upcast(q), upcast(keys).repeat_interleave(q.shape[1] // g, dim=1)
-        scores = biased(q @ keys.mT * q.shape[-1] ** -0.5, bias)
+        scale = getattr(self.attention, "scale", q.shape[-1] ** -0.5)
+        scores = biased(q @ keys.mT * scale, bias)
         weights = masked_softmax(scores, patterns.dense_of(patterns.causal(), q, keys))
         return weights.unflatten(1, (g, -1)).sum(2)
 

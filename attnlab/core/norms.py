@@ -20,6 +20,7 @@ from attnlab.core.options import Size, check_value
 
 Norm = Literal["layer_norm", "rms_norm", "no_norm"]
 EPSILON = 1e-5
+"""What is added to the variance, or the mean square, unless a norm is given its own."""
 
 
 class NoNorm(nn.Module):
@@ -43,13 +44,20 @@ class RMSNorm(nn.RMSNorm):
         return super().forward(x.to(wider))
 
 
-def norm_of(name: Norm, dim: Size) -> nn.Module:
-    """A new norm of this name and width; a ValueError for a name that there is not."""
+def norm_of(name: Norm, dim: Size, epsilon: float | None = None) -> nn.Module:
+    """A new norm of this name and width. A ValueError for a name that there is not, for an
+    ``epsilon`` that is not above 0, and for one beside ``"no_norm"``, which divides by nothing."""
     check_value("norm", name, Norm)
+    epsilon = check_value("epsilon", epsilon, float | None)
+    if epsilon is not None:
+        if name == "no_norm":
+            raise ValueError("norm='no_norm' divides by no statistics: leave epsilon out")
+        if epsilon <= 0:
+            raise ValueError(f"epsilon should be above 0, got {epsilon!r}")
     if name == "no_norm":
         return NoNorm(dim)
     made = nn.LayerNorm if name == "layer_norm" else RMSNorm
-    return made(dim, eps=EPSILON)
+    return made(dim, eps=EPSILON if epsilon is None else epsilon)
 
 
 class Normed(nn.Module):

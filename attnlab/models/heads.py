@@ -54,7 +54,8 @@ def with_head(
             "masked_lm (kind='token_classifier') or span_corruption (kind='encoder_decoder')"
         )
     classes = check_integer("classes", classes, at_least=1)
-    made = TinyTransformer(**{**model.config, "kind": kind, "classes": classes})
+    changed = {"kind": kind, "classes": classes, "logit_scale": 1.0}  # a scale is of tokens' scores
+    made = TinyTransformer(**{**model.config, **changed})
     made.to(next(model.parameters()))  # its device and its dtype
     own = {name: x for name, x in model.state_dict().items() if name.split(".")[0] in KEPT}
     made.load_state_dict({**made.state_dict(), **own})

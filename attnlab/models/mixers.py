@@ -37,10 +37,19 @@ def build_mixers(
     return built if options.cache_of is None else shared(built, options.cache_of, mechanisms)
 
 
+SHARED = ("scale", "head_dim")
+"""Options of full attention that the cross-attention of the same model has too."""
+
+
 def build_cross(options: Options) -> nn.Module:
     """The cross-attention of one decoder layer: full, or that of a mechanism that is told what
-    connects the tokens of the source."""
+    connects the tokens of the source. The scale and the width of heads that full attention is given
+    are those of both."""
     name = options.attention
+    if name == "full" and isinstance(options.attention_options, Mapping):
+        given = options.attention_options.items()
+        shared_by_both = {each: value for each, value in given if each in SHARED}
+        return FullAttention(options.dim, options.heads, **shared_by_both)
     if isinstance(name, str) and _is_told(name):
         own = {} if options.attention_options is None else options.attention_options
         if isinstance(own, Mapping):

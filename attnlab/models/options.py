@@ -53,6 +53,7 @@ class Options:
     depth: str = "plain"
     depth_options: Mapping[str, Any] | None = None
     tie: bool = True
+    logit_scale: float = 1.0
     dropout: float = 0.0
     checkpoint: bool = False
 
@@ -110,6 +111,8 @@ class Options:
             object.__setattr__(self, option.name, value)
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout is a probability, 0 ≤ dropout < 1, got {self.dropout!r}")
+        if not 0 < self.logit_scale < float("inf"):
+            raise ValueError(f"logit_scale should be above 0 and finite, got {self.logit_scale!r}")
 
     def _check_ends(self) -> None:
         """What goes in (tokens or vectors) and what comes out (tokens or classes)."""
@@ -155,6 +158,9 @@ class Options:
             )
 
     def _check_heads(self) -> None:
+        every = as_list(self.attention_options)
+        if every and all(isinstance(own, Mapping) and "head_dim" in own for own in every):
+            return  # the heads have a width of their own
         if self.dim % self.heads:
             fits = [h for h in range(1, self.dim + 1) if self.dim % h == 0]
             near = min(fits, key=lambda h: abs(h - self.heads))

@@ -117,6 +117,8 @@ class TinyTransformer(nn.Module):
     hidden: width of the feed-forward layers, 4·dim if not given.
     tie: use the token embedding, or its two factors, as output matrix too (a classifier has no
         such matrix, complex word embeddings no such table).
+    logit_scale: what the scores of tokens or classes are multiplied by, 1 if not given; T5 takes
+        dim ** -0.5 with its tied table.
     dropout: on the residual branches and the embedding, 0 if not given.
     checkpoint: recompute layers during backward instead of keeping their activations: about one
         forward pass more, for the memory of one layer instead of all. ``model.checkpoint = True``
@@ -141,6 +143,7 @@ class TinyTransformer(nn.Module):
         self.kind, self.vocab, self.features = o.kind, o.vocab, o.features
         self.dim, self.max_len = o.dim, o.max_len
         self.dropout, self.checkpoint = o.dropout, o.checkpoint
+        self.logit_scale = o.logit_scale
         self.embedding: Any = positions.of_tokens(o) or parts.embedding(o)
         self.positions = positions.at_embedding(o)
         scheme = self.embedding if self._turns else self.positions
@@ -239,6 +242,10 @@ class TinyTransformer(nn.Module):
         return self._scores(x)
 
     def _scores(self, x: Tensor) -> Tensor:
+        scores = self._unscaled(x)
+        return scores if self.logit_scale == 1 else scores * self.logit_scale
+
+    def _unscaled(self, x: Tensor) -> Tensor:
         if self.output is not None:
             found: Tensor = self.output(x)
             return found

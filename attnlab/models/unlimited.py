@@ -50,7 +50,7 @@ def parts_of(attention: Any) -> Parts:
     if isinstance(attention, FullAttention):
         own = attention.heads
         linears = (own.query, own.key, own.value, own.output)
-        return Parts(*linears, own.heads, own.head_dim**-0.5)
+        return Parts(*linears, own.heads, attention.scale)
     if all(hasattr(attention, name) for name in ("q_proj", "k_proj", "v_proj", "out_proj")):
         linears = tuple(getattr(attention, f"{name}_proj") for name in ("q", "k", "v", "out"))
         return Parts(*linears, attention.num_heads, attention.scaling)

@@ -14,6 +14,7 @@ the curve:
 | "sigmoid" | 1 / (1 + exp(−z)) | GLU (Dauphin et al., 2017, arXiv:1612.08083) |
 | "relu" | max(z, 0) | ReGLU |
 | "gelu" | z Φ(z) | GEGLU |
+| "gelu_tanh" | z (1 + tanh(√(2/π) (z + 0.044715 z³))) / 2 | GEGLU as in T5 1.1 |
 | "silu" | z / (1 + exp(−z)), Swish with β = 1 | SwiGLU |
 | "none" | z | bilinear |
 
@@ -36,6 +37,7 @@ Departures.
 Shazeer. GLU Variants Improve Transformer. 2020, arXiv:2002.05202, equations 5 and 6.
 """
 
+from functools import partial
 from typing import Literal, TypeAlias, get_args
 
 from jaxtyping import Float
@@ -49,8 +51,10 @@ from attnlab.core.options import Size, check_value
 from attnlab.core.probe import note
 from attnlab.core.shapes import checked
 
-Gate: TypeAlias = Literal["silu", "sigmoid", "relu", "gelu", "none"]
-CURVES = dict(zip(get_args(Gate), (F.silu, F.sigmoid, F.relu, F.gelu, lambda z: z), strict=True))
+Gate: TypeAlias = Literal["silu", "sigmoid", "relu", "gelu", "gelu_tanh", "none"]
+_GELU_TANH = partial(F.gelu, approximate="tanh")
+_CURVES = (F.silu, F.sigmoid, F.relu, F.gelu, _GELU_TANH, lambda z: z)
+CURVES = dict(zip(get_args(Gate), _CURVES, strict=True))
 
 # ---- forms
 
@@ -82,8 +86,8 @@ def gated(opened: Tensor, value: Tensor, gate: Gate) -> Tensor:
 class Gated(nn.Module):
     """Three linear layers without biases, the curve of one times another, then the third.
 
-    gate: the curve: "silu" (SwiGLU), "sigmoid" (GLU), "relu" (ReGLU), "gelu" (GEGLU) or "none"
-        (bilinear).
+    gate: the curve: "silu" (SwiGLU), "sigmoid" (GLU), "relu" (ReGLU), "gelu" (GEGLU),
+        "gelu_tanh", GELU by its approximation, or "none" (bilinear).
     hidden: width in between; not given, 8·dim / 3, rounded down.
     """
 
@@ -120,7 +124,7 @@ CARD = Card(
     build=Gated,
     variants=(
         {"hidden": 13},
-        *({"gate": gate} for gate in ("sigmoid", "relu", "gelu", "none")),
+        *({"gate": gate} for gate in ("sigmoid", "relu", "gelu", "gelu_tanh", "none")),
     ),
     aliases=("swiglu",),
     demo="""

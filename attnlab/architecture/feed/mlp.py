@@ -20,7 +20,7 @@ Common mistakes: a curve after the second matrix; layers that are shared by all 
 sequence but not by all sequences of a batch.
 
 Departures.
-- GELU in the place of ReLU, as in GPT-2 and BERT
+- GELU in the place of ReLU, as in GPT-2 and BERT; ``curve="relu"`` is the paper's
 - the output matrix begins smaller in a deep model, as in GPT-2
 
 Vaswani, Shazeer, Parmar, Uszkoreit, Jones, Gomez, Kaiser, Polosukhin. Attention Is All You Need.
@@ -28,6 +28,7 @@ NeurIPS 2017, arXiv:1706.03762, section 3.3.
 """
 
 from functools import partial
+from typing import Literal, TypeAlias
 
 import torch
 from jaxtyping import Float
@@ -42,6 +43,9 @@ from attnlab.core.heads import check_input
 from attnlab.core.options import Size, check_value
 from attnlab.core.shapes import checked
 
+Curve: TypeAlias = Literal["gelu", "relu"]
+CURVES: dict[str, Sublayer] = {"gelu": F.gelu, "relu": F.relu}
+
 # ---- forms
 
 
@@ -52,9 +56,11 @@ def naive(
     b_1: Float[Tensor, "f"],
     W_2: Float[Tensor, "dim f"],
     b_2: Float[Tensor, "dim"],
+    *,
+    curve: Curve = "gelu",
 ) -> Float[Tensor, "b n dim"]:
-    """The equation: y = W₂ gelu(W₁ x + b₁) + b₂."""
-    return F.gelu(x @ W_1.mT + b_1) @ W_2.mT + b_2
+    """The equation: y = W₂ gelu(W₁ x + b₁) + b₂, or with relu as the ``curve``."""
+    return CURVES[curve](x @ W_1.mT + b_1) @ W_2.mT + b_2
 
 
 @checked
@@ -66,9 +72,10 @@ def chunked(
     b_2: Float[Tensor, "dim"],
     *,
     chunks: Size = 2,
+    curve: Curve = "gelu",
 ) -> Float[Tensor, "b n dim"]:
     """``naive`` on so many pieces of the sequence."""
-    return in_pieces(lambda piece: naive(piece, W_1, b_1, W_2, b_2), x, chunks)
+    return in_pieces(lambda piece: naive(piece, W_1, b_1, W_2, b_2, curve=curve), x, chunks)
 
 
 FORMS = {"naive": naive, "chunked": chunked}
@@ -86,23 +93,33 @@ def in_pieces(run: Sublayer, x: Tensor, chunks: int) -> Tensor:
 
 
 class MLP(nn.Module):
-    """Two linear layers with GELU in between.
+    """Two linear layers with a curve in between.
 
     hidden: width in between, 4·dim if not given.
     chunks: in how many pieces of the sequence it runs; 1 is all at once.
+    curve: "gelu" or "relu".
+    bias: whether something is added to both products; T5 has no biases.
     """
 
-    def __init__(self, dim: Size, hidden: Size | None = None, chunks: Size = 1) -> None:
+    def __init__(
+        self, dim: Size, hidden: Size | None = None, chunks: Size = 1, curve: Curve = "gelu",
+        bias: bool = True,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.chunks = check_value("chunks", chunks, Size)
+        self.curve: Curve = check_value("curve", curve, Curve)
+        bias = check_value("bias", bias, bool)
         hidden = 4 * dim if hidden is None else hidden
-        self.expand = nn.Linear(dim, hidden)
-        self.contract = nn.Linear(hidden, dim)
-        nn.init.zeros_(self.expand.bias)
-        nn.init.zeros_(self.contract.bias)
+        self.expand = nn.Linear(dim, hidden, bias=bias)
+        self.contract = nn.Linear(hidden, dim, bias=bias)
+        if bias:
+            nn.init.zeros_(self.expand.bias)
+            nn.init.zeros_(self.contract.bias)
 
     def extra_repr(self) -> str:
-        return "" if self.chunks == 1 else f"chunks={self.chunks}"
+        given = {"chunks": self.chunks, "curve": self.curve}
+        usual = {"chunks": 1, "curve": "gelu"}
+        return ", ".join(f"{name}={x!r}" for name, x in given.items() if x != usual[name])
 
     @checked
     def forward(self, x: Float[Tensor, "b n dim"]) -> Float[Tensor, "b n dim"]:
@@ -110,7 +127,7 @@ class MLP(nn.Module):
         return self._run(x) if self.chunks == 1 else in_pieces(self._run, x, self.chunks)
 
     def _run(self, x: Tensor) -> Tensor:
-        out: Tensor = self.contract(F.gelu(self.expand(x)))
+        out: Tensor = self.contract(CURVES[self.curve](self.expand(x)))
         return out
 
 
@@ -126,7 +143,7 @@ CARD = Card(
     forms=FORMS,
     claims=Feed(time=4 * n * dim * f, parameters=2 * dim * f + f + dim),
     build=MLP,
-    variants=({"hidden": 13}, {"chunks": 3}),
+    variants=({"hidden": 13}, {"chunks": 3}, {"curve": "relu"}),
     aliases=("feed_forward", "ffn"),
     demo="""
     >>> layer, x = attnlab.build("mlp", dim=64), torch.randn(1, 100, 64)

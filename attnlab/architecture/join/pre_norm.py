@@ -48,15 +48,17 @@ class PreNorm(Shrinking):
 
     norm: "layer_norm", "rms_norm" or "no_norm" (``attnlab.core.norms``).
     shrink: begin with the last matrix of each sublayer divided by √L, for L sublayers.
+    epsilon: what the norm adds to the variance, 1e-5 if not given.
     """
 
     normalised = False
 
     def __init__(
-        self, dim: Size, dropout: float = 0.0, norm: Norm = "layer_norm", shrink: bool = True
-    ) -> None:
+        self, dim: Size, dropout: float = 0.0, norm: Norm = "layer_norm", shrink: bool = True,
+        epsilon: float | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.norm, self.shrink = norm_of(norm, dim), shrink
+        self.norm, self.shrink = norm_of(norm, dim, epsilon), shrink
         self.dropout = dropout
 
     def forward(self, x: Float[Tensor, "b n dim"], f: Sublayer) -> Float[Tensor, "b n dim"]:
@@ -82,7 +84,11 @@ CARD = Card(
     forms=FORMS,
     claims=Join(variance=1 + L, gradient=sympy.sqrt((1 + L) / 2), around=sympy.Integer(1)),
     build=PreNorm,
-    variants=({"norm": "rms_norm"}, {"norm": "no_norm", "shrink": False}),
+    variants=(
+        {"norm": "rms_norm"},
+        {"norm": "no_norm", "shrink": False},
+        {"norm": "rms_norm", "epsilon": 1e-6},
+    ),
     aliases=("pre",),
     demo="""
     >>> join, x = attnlab.build("pre_norm", dim=64), torch.randn(4, 100, 64)

@@ -29,6 +29,8 @@ Departures.
 - causal masks are aligned at the bottom right when there are fewer queries than keys. Decoding with
   a cache needs this; PyTorch's ``is_causal`` is aligned at the top left.
 - no dropout on the weights. The paper's text drops residuals and embeddings only.
+- ``scale`` and ``head_dim`` are options, as T5 has none of the first (``scale=1``) and in some
+  sizes heads whose widths do not add up to dim
 
 Gives up. Nothing: every pair of tokens is compared, so the cost is quadratic.
 
@@ -36,13 +38,15 @@ Vaswani, Shazeer, Parmar, Uszkoreit, Jones, Gomez, Kaiser, Polosukhin. Attention
 NeurIPS 2017, arXiv:1706.03762, section 3.2.
 """
 
+from functools import partial
 from typing import Literal
 
 from attnlab.core import patterns, sdpa
 from attnlab.core.attention import DenseAttention
 from attnlab.core.card import Card, letters
 from attnlab.core.forms import form
-from attnlab.core.options import Size
+from attnlab.core.heads import Heads
+from attnlab.core.options import Size, check_value
 from attnlab.core.patterns import Mask
 from attnlab.core.positions import Bias, PositionScheme, biased
 from attnlab.core.probe import note
@@ -83,16 +87,27 @@ FORMS = {"naive": naive, "fused": fused}
 
 
 class FullAttention(DenseAttention):
-    """Multi-head attention: (b, n, dim) → (b, n, dim), by any of the forms."""
+    """Multi-head attention: (b, n, dim) → (b, n, dim), by any of the forms.
+
+    scale: what the products q · k are multiplied by, 1/√d if not given.
+    head_dim: width d of a head, dim / heads if not given.
+    """
 
     @checked
     def __init__(
         self, dim: Size, heads: Size, *,
         causal: bool = False, form: Literal["naive", "fused"] = "fused", bias: bool = False,
-        positions: PositionScheme | None = None,
+        positions: PositionScheme | None = None, scale: float | None = None,
+        head_dim: Size | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(dim, heads, FORMS[form], causal=causal, bias=bias, positions=positions)
+        scale = check_value("scale", scale, float | None)
+        attend = FORMS[form] if scale is None else partial(FORMS[form], scale=scale)
+        super().__init__(
+            dim, heads, attend, causal=causal, bias=bias, positions=positions,
+            projections=partial(Heads, head_dim=head_dim),
+        )  # fmt: skip
         self.form = form
+        self.scale: float = self.heads.head_dim**-0.5 if scale is None else scale
 
 
 # ---- card
