@@ -7,7 +7,7 @@ from docs.places import Sources
 FOLDER = Path(__file__).parent / "guides"
 ORDER = (
     "your_own_model", "your_own_mechanism", "add_a_mechanism", "exports", "what_models_keep",
-    "public",
+    "several_processes", "public",
 )  # fmt: skip
 
 

@@ -10,13 +10,15 @@ measured together, where `kept` are those that the file holds and that are not m
 import argparse
 import importlib
 import json
+import os
 import pkgutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from attnlab.core.files import Unwritten, checked_place, read_plain, write_file
 from attnlab.core.suggest import suggestion
@@ -56,7 +58,42 @@ def parser(folder: ModuleType, kind: str, description: str) -> argparse.Argument
     made.add_argument("--json", type=Path, metavar="FILE", help="write the rows there, too")
     made.add_argument("--markdown", action="store_true", help="print Markdown tables")
     made.add_argument("--threads", type=at_least_one, default=2, help="default: 2")
+    add_part(made, f"{kind}s")
     return made
+
+
+class Part(NamedTuple):
+    """One of ``parts`` processes that share a list, from 1."""
+
+    number: int = 1
+    parts: int = 1
+
+    def of(self, everything: Sequence[str]) -> list[str]:
+        """Every ``parts``-th name: the lists of all parts together are the whole, without overlap.
+
+        Raises ValueError where there are more parts than names.
+        """
+        if self.parts > len(everything):
+            raise ValueError(
+                f"--part {self.number}/{self.parts}: there are only {len(everything)} to share; "
+                f"use at most {len(everything)} parts"
+            )
+        return list(everything[self.number - 1 :: self.parts])
+
+
+def add_part(made: argparse.ArgumentParser, what: str) -> None:
+    made.add_argument(
+        "--part", type=part, default=Part(), metavar="K/N",
+        help=f"only each N-th of the {what}, from the K-th on: one of N processes that share them",
+    )  # fmt: skip
+
+
+def part(text: str) -> Part:
+    """``2/8``: the second of eight."""
+    number, slash, count = text.partition("/")
+    if slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count):
+        return Part(int(number), int(count))
+    raise argparse.ArgumentTypeError(f"K/N with K from 1 to N is needed, such as 2/8, got {text!r}")
 
 
 def helped(made: argparse.ArgumentParser) -> int:
@@ -84,13 +121,18 @@ def main(folder: ModuleType, kind: str, options: argparse.Namespace) -> int:
     if bool(options.names) is options.all:
         print(f"name the {kind}s to run (--list shows them), or give --all", file=sys.stderr)
         return 2
+    try:
+        chosen = options.part.of(sorted(set(options.names)) or names(folder))
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
     described = machine(options.threads)
     print(machine_line(described))
     if options.quick:
         print("--quick: small sizes and few repeats; these are not the figures to report.")
     try:
         tables = stored(options.json, f"{kind}s", quick=options.quick)
-        for name in sorted(set(options.names)) or names(folder):
+        for name in chosen:
             one, rows = module(folder, name), []
             kept = {row["figure"]: from_plain(row) for row in tables.get(name, ())}
             for batch in _batches(one, kept, quick=options.quick, threads=options.threads):
@@ -176,8 +218,26 @@ def write_rows(
     """One module's rows, written as they come, so that a later failure loses nothing. Those of the
     other modules are read anew: another run may have written them meanwhile."""
     if path is not None:
-        tables = stored(path, kinds, quick=quick) | {name: rows}
-        write(path, {"machine": described, "quick": quick, kinds: tables})
+        with _in_turn(path):
+            tables = stored(path, kinds, quick=quick) | {name: rows}
+            write(path, {"machine": described, "quick": quick, kinds: tables})
+
+
+@contextmanager
+def _in_turn(path: Path) -> Iterator[None]:
+    """One process at a time, where the system has locks: the file is replaced, not written to, so
+    its folder is what is locked."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    folder = os.open(path.absolute().parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
 
 
 def write(path: Path | None, results: dict[str, object]) -> None:

@@ -11,7 +11,7 @@ from attnlab import catalog
 from attnlab.core.files import Unwritten, checked_place
 from attnlab.core.suggest import suggestion
 from attnlab.measure import summary
-from attnlab.measure.command import at_least_one
+from attnlab.measure.command import add_part, at_least_one
 from attnlab.measure.measured import PASSES
 from attnlab.measure.peers import PEERS
 from attnlab.measure.report import machine, machine_line
@@ -46,6 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--json", type=Path, metavar="FILE", help="rows go there; resumed if it is")
     made.add_argument("--markdown", action="store_true", help="print Markdown tables")
+    add_part(made, "mechanisms")
     return made
 
 
@@ -119,7 +120,7 @@ def _plan(options: argparse.Namespace) -> Plan:
             raise ValueError("--peers runs on the CPU only: leave out --device cuda")
     if "bfloat16" in (options.dtype,) and (options.peers or "decode" in options.passes):
         raise ValueError("--dtype bfloat16 is for forward and both of our own layers only")
-    cards = chosen(options.names)
+    cards = options.part.of(chosen(options.names))
     entries = []
     for card in cards:
         entries.append(Entry(subject(card, **width)))

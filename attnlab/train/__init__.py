@@ -17,9 +17,10 @@ What it guarantees, each point verified by a test in `tests/train/`:
 
 A pretrained encoder is tuned on another task by `fine_tune` (`attnlab.train.fine_tuning`).
 
-On several processes the same script runs under `accelerate launch`; each process takes its share
-of the batch, and gradients are averaged by PyTorch's DistributedDataParallel. Several CPU
-processes, with device="cpu": `accelerate launch --multi_gpu --num_processes 2 script.py`.
+On several processes the same script runs under `torchrun` or `accelerate launch`; each process
+takes its share of the batch, and gradients are averaged by PyTorch's DistributedDataParallel.
+Several CPU processes, with device="cpu": `torchrun --nproc-per-node 2 script.py`, or `accelerate
+launch --multi_gpu --num_processes 2 script.py`.
 """
 
 import inspect

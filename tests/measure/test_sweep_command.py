@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ import attnlab
 from attnlab.measure import sweep_command
 from attnlab.measure.__main__ import main
 from attnlab.measure.rows import read
+from attnlab.measure.sweep import identity
 
 SMALL = ["--dim", "12", "--heads", "3", "--threads", "1", "--lengths", "32", "64"]
 
@@ -116,3 +119,52 @@ def test_two_runs_are_compared(tmp_path, capsys):
     assert "of 6 differ beyond their interval of 95 %" in shown
     assert main(["compare", str(a), str(tmp_path / "none")]) == 2
     assert "a sweep writes one with --json" in capsys.readouterr().err
+
+
+def test_two_processes_share_a_sweep_and_their_files_merge(tmp_path):
+    """Each writes its part at the same time; the whole sweep then finds nothing left to measure."""
+    mechanisms, options = ["linear", "linformer", "fnet"], [*SMALL, "--passes", "forward"]
+    command = [sys.executable, "-m", "attnlab.measure", "sweep", *mechanisms, *options]
+    files = [tmp_path / f"part-{number}.jsonl" for number in (1, 2)]
+    running = [
+        subprocess.Popen(
+            [*command, "--part", f"{number}/2", "--json", str(file)],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )
+        for number, file in enumerate(files, 1)
+    ]  # fmt: skip
+    try:
+        ends = [(each.communicate(timeout=300)[1], each.returncode) for each in running]
+    finally:
+        for each in running:
+            each.kill()
+    assert [code for _, code in ends] == [0, 0], ends
+    parts = [read(file) for file in files]
+    assert [{row["mechanism"] for row in rows} for rows in parts] == [
+        {"linear", "fnet"},
+        {"linformer"},
+    ]
+    merged = tmp_path / "all.jsonl"
+    merged.write_bytes(b"".join(file.read_bytes() for file in files))
+    assert main(["sweep", *mechanisms, *options, "--json", str(merged)]) == 0
+    assert read(merged) == [*parts[0], *parts[1]]
+    whole = {identity(row) for row in read(merged)}
+    assert len(whole) == len(read(merged)) == 3 * (2 + 3)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ("3/2", "K/N with K from 1 to N is needed, such as 2/8, got '3/2'"),
+        ("0/2", "K from 1 to N"),
+        ("2", "K/N"),
+        ("1/4", "--part 1/4: there are only 2 to share; use at most 2 parts"),
+    ],
+)
+def test_a_part_that_there_is_not(given, sentence, capsys):
+    try:
+        code = main(["sweep", "linear", "linformer", "--part", given])
+    except SystemExit as stopped:
+        code = stopped.code
+    assert code == 2
+    assert sentence in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Two processes under `accelerate launch` are one process with twice the batch."""
+"""Two processes under `accelerate launch` or `torchrun` are one process with twice the batch."""
 
 import json
 import sys
@@ -6,18 +6,22 @@ from pathlib import Path
 
 import pytest
 
-LAUNCH = (
-    "--multi_gpu --num_processes 2 --num_machines 1 --mixed_precision no --dynamo_backend no "
-    "--main_process_port 0"
-)
+LAUNCHERS = {
+    "accelerate": "accelerate.commands.launch --multi_gpu --num_processes 2 --num_machines 1 "
+    "--mixed_precision no --dynamo_backend no --main_process_port 0",
+    "torchrun": "torch.distributed.run --standalone --nproc-per-node 2",
+}
 
 
-def launched(command: list[str]) -> list[str]:
-    return [sys.executable, "-m", "accelerate.commands.launch", *LAUNCH.split(), *command[1:]]
+def launched(launcher: str, command: list[str]) -> list[str]:
+    return [sys.executable, "-m", *LAUNCHERS[launcher].split(), *command[1:]]
 
 
 @pytest.mark.slow
-def test_two_processes_match_the_doubled_batch(script, run, toy, successor, tmp_path: Path):
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_two_processes_match_the_doubled_batch(
+    launcher, script, run, toy, successor, tmp_path: Path
+):
     """Rows with very unequal numbers of scored targets: a mean of the two means would be off."""
     import attnlab.train
 
@@ -72,7 +76,7 @@ def test_two_processes_match_the_doubled_batch(script, run, toy, successor, tmp_
         os._exit(0)
         """
     )
-    run([*launched(program), str(tmp_path)])
+    run([*launched(launcher, program), str(tmp_path)])
     (rows, stopped, message, seen, refused), other = (
         json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1)
     )
