@@ -106,9 +106,8 @@ class LogicGrids(Worked):
 
     @property
     def most_clues(self) -> int:
-        """No puzzle has more: each clue that is needed leaves a table out which all others allow,
-        and each position of an item can be left out once."""
-        return 2 * HOUSES * self.attributes
+        """The most clues that a puzzle has; one with more is drawn again."""
+        return 4 * self.attributes
 
     @property
     def cells(self) -> int:
@@ -191,6 +190,8 @@ class LogicGrids(Worked):
         found = np.full((rows, self.most_clues), _FILLER)
         for row in found:
             puzzle = self._puzzle(generator)
+            while len(puzzle) > self.most_clues:
+                puzzle = self._puzzle(generator)
             row[: len(puzzle)] = puzzle
         return found
 
