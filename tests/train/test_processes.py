@@ -1,6 +1,7 @@
 """Two processes under `accelerate launch` or `torchrun` are one process with twice the batch."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -106,3 +107,58 @@ def test_two_processes_match_the_doubled_batch(
     model = toy(seed=5)
     again = attnlab.train.fit(model, successor(), 7, folder=tmp_path / "ck", **steps).rows
     assert again == rows
+
+
+@pytest.mark.slow
+def test_killed_under_torchrun_and_resumed_by_one_two_and_one(
+    script, run, toy, successor, tmp_path: Path
+):
+    """One process begins, the first of two is killed, two go on, and one ends the run: all as if
+    one process had never been interrupted."""
+    import attnlab.train
+
+    program = script(
+        """
+        import json, os, signal
+        from accelerate import PartialState
+        folder, last, fatal = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+        options = dict(batch_size=6, accumulate=1, seed=3, save_every=1, device="cpu",
+                       folder=folder)
+
+        def kill(state):
+            if state.step == fatal:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return state.step < last
+
+        fit(ToyModel(seed=9), ToyTask(), 9, callbacks=[kill], **options)
+        state = PartialState()
+        assert state.num_processes == 2
+        state.wait_for_everyone()
+        state.destroy_process_group()
+        os._exit(0)
+        """
+    )
+    options = {"batch_size": 12, "seed": 3}
+    unbroken = attnlab.train.fit(
+        toy(), successor(), 9, folder=tmp_path / "unbroken", **options
+    ).rows
+    folder = tmp_path / "shared"
+    stop = {"callbacks": [lambda state: state.step < 3]}
+    attnlab.train.fit(toy(), successor(), 9, folder=folder, save_every=1, **options, **stop)
+    two = launched("torchrun", program)
+    killed = subprocess.run(
+        [*two, str(folder), "7", "5"], capture_output=True, text=True, timeout=240, check=False
+    )
+    assert killed.returncode != 0
+    assert "SIGKILL" in killed.stderr
+    assert attnlab.train.load_checkpoint(folder).step in (4, 5)
+    run([*two, str(folder), "7", "0"])
+    assert attnlab.train.load_checkpoint(folder).step == 7
+    rows = attnlab.train.fit(
+        toy(seed=5), successor(), 9, folder=folder, save_every=1, **options
+    ).rows
+    assert [row["step"] for row in rows] == list(range(1, 10))
+    for column in ("loss", "gradient_norm"):
+        assert [row[column] for row in rows] == pytest.approx(
+            [row[column] for row in unbroken], rel=1e-5
+        )
