@@ -55,6 +55,15 @@ def test_the_planted_law_lies_within_most_intervals_and_predicts() -> None:
     assert held.min() >= 7, held
 
 
+def test_a_band_holds_the_noise_of_one_more_training() -> None:
+    """In the middle of the data the law itself is known far better than that."""
+    fit = fit_law((N, D), drawn(PLANTED, 0.02), draws=100, delta=0.01)
+    low, high = fit.band(25e3, 2e5)
+    laws = [law.loss(25e3, 2e5) for law in fit.drawn]
+    assert math.log(high / low) > 2 * 1.2 * 0.02
+    assert math.log(max(laws) / min(laws)) < math.log(high / low)
+
+
 def test_one_failed_training_moves_the_law_little() -> None:
     losses = drawn(PLANTED, 0.002)
     losses[-1] *= 3

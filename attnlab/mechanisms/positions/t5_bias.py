@@ -28,7 +28,8 @@ Readings. Where buckets begin is computed in whole numbers; the released code ta
 float32, and has the same buckets wherever that is exact enough.
 
 Departures.
-- the layer divides its scores by √d, which T5 does not. Its initialisation makes up for that.
+- the layer divides its scores by √d, which T5 does not: its initialisation makes up for that. Full
+  attention with ``scale=1`` is T5's, and ``attnlab.models.t5`` builds the whole model
 
 Raffel, Shazeer, Roberts, Lee, Narang, Matena, Zhou, Li, Liu. Exploring the Limits of Transfer
 Learning with a Unified Text-to-Text Transformer. JMLR 2020, arXiv:1910.10683, section 2.1.
