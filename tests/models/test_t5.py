@@ -206,6 +206,13 @@ def test_a_scale_is_that_of_cross_attention_too_and_is_seen() -> None:
         torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
 
 
+def test_a_layer_whose_heads_are_replaced_has_the_scale_of_the_new_ones() -> None:
+    layer = FullAttention(12, 2)
+    assert layer.scale == 6**-0.5
+    layer.heads = Heads(12, 4, head_dim=5)
+    assert layer.scale == 5**-0.5
+
+
 def test_a_budget_weighs_by_the_scale_of_the_layer() -> None:
     """With the scale 0 all keys are worth the same, so of the old ones the earliest stay."""
     torch.manual_seed(0)

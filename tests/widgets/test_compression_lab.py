@@ -175,6 +175,20 @@ def test_a_model_that_the_page_does_not_run_has_maps_of_python() -> None:
     assert without._told["cuts"] == ["all weights", "each matrix", "hidden units"]
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"attention_options": {"scale": 1.0}},
+        {"feed_options": {"curve": "relu"}},
+        {"feed_options": {"bias": False}},
+    ],
+)
+def test_the_page_runs_no_other_scale_or_curve(options):
+    small = {"dim": 12, "heads": 2, "layers": 1, "max_len": 8}
+    assert networks.runs(TinyTransformer(11, **small)) is not None
+    assert networks.runs(TinyTransformer(11, **small, **options)) is None
+
+
 def test_another_student_has_layers_and_heads_of_its_own() -> None:
     lab = example()
     lab.layer = lab.head = 1

@@ -106,8 +106,12 @@ class FullAttention(DenseAttention):
             dim, heads, attend, causal=causal, bias=bias, positions=positions,
             projections=partial(Heads, head_dim=head_dim),
         )  # fmt: skip
-        self.form = form
-        self.scale: float = self.heads.head_dim**-0.5 if scale is None else scale
+        self.form, self._scale = form, scale
+
+    @property
+    def scale(self) -> float:
+        """What the products q · k are multiplied by; 1/√d of the heads that the layer has now."""
+        return self.heads.head_dim**-0.5 if self._scale is None else self._scale
 
 
 # ---- card

@@ -71,7 +71,8 @@ def _standard(block: Any) -> bool:
     heads = attention.heads
     same = heads.heads == heads.kv_heads and heads.head_dim == heads.value_dim
     norms = all(type(j) is PreNorm and type(j.norm) is nn.LayerNorm for j in joins)
-    return same and norms and heads.positions is None
+    usual = attention.scale == heads.head_dim**-0.5 and feed.curve == "gelu"
+    return same and norms and heads.positions is None and usual and feed.expand.bias is not None
 
 
 class Packed:
