@@ -1,6 +1,7 @@
 """Transformer-XL: the equation by loops, its limits, where gradients end, cuts, documents."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from attnlab.core.cache import KeyValueCache
 from attnlab.core.probe import record
 from attnlab.core.relative import sinusoids
 from attnlab.lens.mixing import mixing_matrix
+from attnlab.mechanisms.memory import transformer_xl
 from attnlab.mechanisms.memory.transformer_xl import (
     FORMS,
     SegmentState,
@@ -315,3 +317,36 @@ def test_what_makes_no_sense_is_refused() -> None:
         module.step(x, state._replace(seen=state.seen[:, 1:]))
     with pytest.raises(TypeError, match="state should be what step returned, whose segment has 3"):
         module.step(x, state._replace(segment=None))
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 10**9], ids=["one", "some", "all"])
+@pytest.mark.parametrize(
+    "options",
+    [{"segment": 5, "memory": 7}, {"segment": 4, "memory": 0}, {"segment": 64, "memory": 80},
+     {"segment": 4, "memory": 6, "same_length": True}],
+    ids=str,
+)  # fmt: skip
+def test_segments_together_are_segments_one_by_one(
+    options: dict[str, Any], at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A GPU computes many segments in one call: the same values and gradients."""
+    torch.manual_seed(0)
+    sizes = [(2, 3, 23, 5), (2, 3, 23, 5), (2, 3, 23, 11)]
+    made = [torch.randn(size, dtype=torch.float64) for size in (*sizes, *sizes[1:])]
+    made += [torch.randn(size, dtype=torch.float64) for size in ((3, 5), (3, 5), (3, 5, 15))]
+    made = [x.requires_grad_() for x in made]
+    given = {"options": TransformerXLOptions(**options)}
+    direction = torch.randn(2, 3, 23, 11, dtype=torch.float64)
+    for padding in (None, torch.rand(2, 23) > 0.4):
+        wanted = transformer_xl.chunked(*made, padding=padding, **given)
+        with monkeypatch.context() as patched:
+            patched.setattr(transformer_xl, "on_cpu", lambda x: False)
+            c, memory = min(23, options["segment"]), min(23, options["memory"])
+            room = at_once * 2 * 3 * c * (c + memory)
+            patched.setattr(transformer_xl, "TOGETHER", room)
+            found = transformer_xl.chunked(*made, padding=padding, **given)
+        torch.testing.assert_close(found, wanted)
+        grads = (
+            torch.autograd.grad(x, made, direction, materialize_grads=True) for x in (found, wanted)
+        )
+        torch.testing.assert_close(*grads)
