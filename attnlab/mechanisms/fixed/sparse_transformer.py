@@ -165,8 +165,8 @@ def pairs(chosen: SparseTransformerOptions) -> sympy.Expr:
 
 
 def kernel_pairs(chosen: SparseTransformerOptions) -> sympy.Expr:
-    """Those of the blocks of 128 × 128 in which some pair is allowed: with one of ``stride`` up to
-    128 keys allowed, all of the past."""
+    """The pairs of the blocks of 128 × 128 in which some pair is allowed. A stride of up to 128
+    leaves none of the past out."""
     if chosen.stride > BLOCK or (chosen.layer is not None and chosen.layer % 2 == 0):
         return pairs(chosen)
     return n**2 / (4 if chosen.separate else 2)

@@ -7,9 +7,11 @@ import pytest
 import torch
 from torch import Tensor
 
+import attnlab
+from attnlab.core.probe import record
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.mechanisms.recurrence import h3
-from attnlab.mechanisms.recurrence.h3 import FORMS, H3, H3Options
+from attnlab.mechanisms.recurrence.h3 import FORMS, H3, H3Options, chunks
 from tests.mechanisms.recurrence.recurrences import PROMISES, sequence
 
 EVERY = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
@@ -97,3 +99,20 @@ def test_promises_of_a_recurrence(promise, form: str) -> None:
 def test_an_odd_state_is_refused() -> None:
     with pytest.raises(ValueError, match="state should be even, got 3"):
         H3Options(state=3)
+
+
+@pytest.mark.parametrize("n", [1, 5, 23, 40])
+def test_chunks_together_are_chunks_one_by_one(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU computes all whole chunks in one call: the same values, state and gradients."""
+    torch.manual_seed(0)
+    layer = attnlab.build("h3", dim=12, heads=2, causal=True, state=4, chunk=5).double()
+    x = torch.randn(2, n, 12, dtype=torch.float64, requires_grad=True)
+    found = []
+    for on_cpu in (True, False):
+        monkeypatch.setattr(chunks, "on_cpu", lambda x, on_cpu=on_cpu: on_cpu)
+        with record() as notes:
+            out = layer(x)
+        leaves = [x, *layer.parameters()]
+        grads = torch.autograd.grad(out.square().sum(), leaves, materialize_grads=True)
+        found.append([out, notes.last("state"), *grads])
+    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-9)

@@ -256,7 +256,7 @@ CARD = Card(
         "fft": n * h * (d**2 * (10 * sympy.log(2 * n, 2) + 2) + 4 * N + 2 * d * p),
         "chunked": n * h * d * (4 * (c + N * d) + 2 * d + 2 * p),
     },
-    launches={"chunked": n / c},
+    launches={"chunked": sympy.sqrt(n / c)},
     memory={
         "naive": h * n**2,
         "fft": 2 * n * h * d**2,
