@@ -4,6 +4,8 @@ import multiprocessing
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 
 import psutil
@@ -178,3 +180,34 @@ def test_what_cannot_be_started():
         in_processes(forever, 2, limit=0)
     with pytest.raises(ProcessesError, match="start the script by torchrun"):
         joined(1)
+
+
+TORCHRUN = """
+import os, sys
+import torch
+from attnlab.parallel.group import joined
+from attnlab.parallel.ring import ring_attention
+
+group = joined(20)
+x = torch.arange(48.0).reshape(1, 2, 8, 3).sin().double()
+own = x[:, :, 4 * group.rank : 4 * group.rank + 4]
+out = ring_attention(group, own, own, own, causal=True, layout="contiguous")
+whole = torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
+torch.testing.assert_close(out, whole[:, :, 4 * group.rank : 4 * group.rank + 4])
+open(f"{sys.argv[1]}/{group.rank}", "w").write(str(group.size))
+group.agree("the end")
+torch.distributed.destroy_process_group()
+os._exit(0)
+"""
+
+
+def test_a_script_under_torchrun_joins(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(TORCHRUN, encoding="utf-8")
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    done = subprocess.run(
+        [*launcher, "--nproc-per-node", "2", str(program), str(tmp_path)],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert [(tmp_path / str(rank)).read_text() for rank in (0, 1)] == ["2", "2"]
