@@ -358,12 +358,17 @@ def chosen(device: torch.device) -> Iterator[Tensor]:
 
 def by_kernel(device: torch.device) -> Iterator[Tensor]:
     """A layer on a GPU takes FlexAttention by itself, whose lists and tables all lie there."""
-    n, lengths = 301, dict.fromkeys(("SHORT", "SHORT_GPU", "FULL_ROWS"), 64)
-    for name, options in (("longformer", {"window": 8}), ("streaming", {"sinks": 3, "window": 9})):
+    n, bounds = 301, dict.fromkeys(("SHORT", "SHORT_GPU", "FULL_ROWS", "PRICE"), 0)
+    layers = {
+        "longformer": {"window": 8},
+        "streaming": {"sinks": 3, "window": 9},
+        "bigbird": {"block": 4, "random": 1, "per_head": True},
+    }
+    for name, options in layers.items():
         causal = attnlab.card(name).causal == "always"
         layer = attnlab.build(name, dim=12, heads=2, causal=causal, **options).double().to(device)
         x = torch.randn(2, n, 12, dtype=torch.float64).to(device).requires_grad_()
-        with computed_by_hand(device.type), mock.patch.multiple(choice, **lengths):
+        with computed_by_hand(device.type), mock.patch.multiple(choice, **bounds):
             with record() as notes:
                 out = layer(x, padded(2, n).to(device))
             if device.type != "cpu":

@@ -66,7 +66,7 @@ def flex(
         qs, ks, vs = (x if len(groups) == 1 else x[:, heads] for x in (q, k, v))
         mask = visits.mask if valid is None else visits.under(valid)
         outs.append(_run(qs, ks, vs, mask, scale))
-    order = torch.tensor([head for heads, _ in groups for head in heads]).argsort()
+    order = torch.tensor([head for heads, _ in groups for head in heads]).argsort().to(q.device)
     return outs[0] if len(outs) == 1 else torch.cat(outs, dim=1)[:, order]
 
 
