@@ -18,6 +18,7 @@ FITS = (
     *("attnlab.train.fit", "attnlab.exercises.stages.train"),
     "attnlab.experiments.loop.descend",
     "attnlab.lens.attention_probes.attention_probe",
+    "attnlab.lens.edge_probes.edge_probe",
 )
 EXPERIMENTS = "attnlab.experiments."
 GRID_TRAINERS = {"train", "film"}

@@ -120,6 +120,12 @@ def divergence_of_two_rows():
     return float(head_distances({"layer": rows}).divergence[0, 1])
 
 
+def expected_layer_by_parts():
+    """The last layer less the shares of the whole gain that are there before it."""
+    scores = (0.5, 0.6, 0.9, 0.9)
+    return 3 - sum((score - scores[0]) / (scores[-1] - scores[0]) for score in scores[1:-1])
+
+
 # The right numbers, found in another way or rounded as a learner might.
 def bytes_of_a_token():
     """By the cache that a layer of these sizes keeps of one token more."""
@@ -214,6 +220,7 @@ OTHERWISE = {
     "check_uniform_share": ((1 / 3 + 2 / 5) / 2, 0.367),
     "check_weight_left": (left_beside_a_sink(),),
     "check_divergence_by_hand": (divergence_of_two_rows(),),
+    "check_expected_layer_by_hand": (expected_layer_by_parts(), 7 / 4),
     "check_right_after_twelve": (math.exp(12 * math.log(0.98)), 0.785),
 }
 

@@ -62,9 +62,13 @@ class Task:
         """Where the answer comes in, or why nothing can be said of it."""
         if not self.told(-1):
             return "With all layers it is at its control, so its place means nothing."
-        come = "" if math.isnan(self.expected) else f"Expected layer {self.expected:.2f}, "
-        centre = f"centre of gravity {self.centre:.2f}, K {self.divergence:.2f} nats."
-        return come + (centre if come else centre.capitalize())
+        come = (
+            "no expected layer"
+            if math.isnan(self.expected)
+            else (f"expected layer {self.expected:.2f}")
+        )
+        mix = f"centre of gravity {self.centre:.2f}, K {self.divergence:.2f} nats"
+        return f"{come[0].upper()}{come[1:]}, {mix}."
 
 
 @dataclass(frozen=True)
