@@ -85,6 +85,26 @@ def test_a_broken_driver_ends_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> 
     assert found == "Triton finds no driver for the device 'cuda' (0 active drivers)"
 
 
+def test_a_kernel_that_cannot_be_compiled_ends_in_a_sentence() -> None:
+    class OutOfResources(Exception):
+        __module__ = "triton.runtime.errors"
+
+    class Kernel:
+        __name__ = "attend_rows"
+        error: Exception = OutOfResources("out of shared memory, 300000 of 232448 bytes\nReduce")
+
+        def __getitem__(self, grid: tuple[int, ...]) -> None:
+            raise self.error
+
+    said = r"compile attend_rows for this GPU \(out of shared memory, 300000 of 232448 bytes\); use"
+    with pytest.raises(ValueError, match=said):
+        kernels.launch(Kernel(), (1,))
+    other = Kernel()
+    other.error = KeyError("what a mistake in a call raises")
+    with pytest.raises(KeyError):
+        kernels.launch(other, (1,))
+
+
 def test_no_form_in_triton_is_the_default() -> None:
     """Neither of a layer nor where a cost is asked: whoever wants one names it."""
     assert WRITTEN

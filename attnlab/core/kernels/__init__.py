@@ -36,6 +36,22 @@ def kernel(module: str, name: str, *tensors: Tensor) -> Any:
     return getattr(importlib.import_module(f"{__name__}.{module}"), name)
 
 
+def launch(kernel: Any, grid: tuple[int, ...], *given: Any, **sizes: Any) -> None:
+    """Run a kernel for every program of the grid.
+
+    Raises ValueError, with Triton's own words, where Triton cannot compile it for this GPU.
+    """
+    try:
+        kernel[grid](*given, **sizes)
+    except Exception as error:
+        if type(error).__module__.startswith(("triton.compiler", "triton.runtime.errors")):
+            raise ValueError(
+                f"triton cannot compile {kernel.__name__} for this GPU ({_first_line(error)}); "
+                "use another form of this page"
+            ) from error
+        raise
+
+
 def refusal(*tensors: Tensor) -> str | None:
     """Why a kernel cannot run on these tensors, in words; None if it can."""
     reason = _missing()

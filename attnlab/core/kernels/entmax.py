@@ -19,6 +19,7 @@ import triton.language as tl
 from torch import Tensor
 
 from attnlab.core.derivatives import forbid_double_backward
+from attnlab.core.kernels import launch
 
 STEPS = 24
 """Of Newton's method: random rows take six, the hardest of the tests fewer than these."""
@@ -73,7 +74,7 @@ class _Entmax(torch.autograd.Function):
         p = torch.empty_like(z)
         if z.numel():
             grid, sizes = _launch(z)
-            weights_of_rows[grid](z, p, *_shape(z), STEPS, **sizes)
+            launch(weights_of_rows, grid, z, p, *_shape(z), STEPS=STEPS, **sizes)
         ctx.save_for_backward(p)
         return p
 
@@ -84,7 +85,7 @@ class _Entmax(torch.autograd.Function):
         d_z = torch.empty_like(p)
         if p.numel():
             grid, sizes = _launch(p)
-            scores_gradient[grid](p, grad.contiguous(), d_z, *_shape(p), **sizes)
+            launch(scores_gradient, grid, p, grad.contiguous(), d_z, *_shape(p), **sizes)
         return d_z
 
 

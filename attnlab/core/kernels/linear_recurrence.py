@@ -20,6 +20,7 @@ import triton.language as tl
 from torch import Tensor
 
 from attnlab.core.derivatives import forbid_double_backward
+from attnlab.core.kernels import launch
 
 TOKENS, CHANNELS = 64, 64
 """The size of a tile: tokens that are scanned together, and channels of one program."""
@@ -65,7 +66,8 @@ def _launched(a: Tensor, b: Tensor, start: Tensor, backward: bool = False) -> Te
     channels = min(CHANNELS, triton.next_power_of_2(max(1, width)))
     grid = (len(b), triton.cdiv(width, channels))
     if h.numel():
-        linear_recurrence[grid](a, b, start, h, n, width, backward, tokens, channels)
+        sizes = {"BACKWARD": backward, "TOKENS": tokens, "CHANNELS": channels}
+        launch(linear_recurrence, grid, a, b, start, h, n, width, **sizes)
     return h
 
 

@@ -21,6 +21,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from attnlab.core.derivatives import forbid_double_backward
+from attnlab.core.kernels import launch
 from attnlab.core.patterns import FULL, Intervals, Pattern
 from attnlab.core.precision import upcast_dtype
 from attnlab.core.sparse.blocked import without_padding
@@ -259,7 +260,8 @@ class _Tiled(torch.autograd.Function):
         lse = q.new_empty(q.shape[:-1], dtype=upcast_dtype(q))
         counts, lists = seen.lists(seen.table)
         if out.numel():
-            attend_rows[len(seen.table), q.shape[0] * q.shape[1]](
+            launch(
+                attend_rows, (len(seen.table), q.shape[0] * q.shape[1]),
                 q, k, v, out, lse, seen.table, counts, lists,
                 *_shared(q, k, v, seen), seen.table.shape[1], scale, **_sizes(q, v, seen),
             )  # fmt: skip
@@ -275,14 +277,16 @@ class _Tiled(torch.autograd.Function):
         d_q, d_k, d_v = (torch.zeros_like(x) for x in (q, k, v))
         seen, d_out = ctx.seen, d_out.contiguous()
         delta = (d_out.to(lse.dtype) * out).sum(dim=-1)
-        if out.numel():
+        if out.numel() and k.numel():
             rows, columns = seen.table.shape
             heads, shared = q.shape[0] * q.shape[1], _shared(q, k, v, seen)
-            queries_gradient[rows, heads](
-                q, k, v, d_out, lse, delta, d_q, seen.table, *seen.lists(seen.table),
-                *shared, columns, ctx.scale, **_sizes(q, v, seen),
+            launch(
+                queries_gradient, (rows, heads),
+                q, k, v, d_out, lse, delta, d_q, seen.table, *seen.lists(seen.table), *shared,
+                columns, ctx.scale, **_sizes(q, v, seen),
             )  # fmt: skip
-            keys_and_values_gradient[columns, heads](
+            launch(
+                keys_and_values_gradient, (columns, heads),
                 q, k, v, d_out, lse, delta, d_k, d_v, seen.table, *seen.lists(seen.table.mT),
                 *shared, rows, columns, ctx.scale, **_sizes(q, v, seen),
             )  # fmt: skip
