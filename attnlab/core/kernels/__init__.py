@@ -44,7 +44,10 @@ def launch(kernel: Any, grid: tuple[int, ...], *given: Any, **sizes: Any) -> Non
     try:
         kernel[grid](*given, **sizes)
     except Exception as error:
-        if type(error).__module__.startswith(("triton.compiler", "triton.runtime.errors")):
+        of_compiler = type(error).__module__.startswith(
+            ("triton.compiler", "triton.runtime.errors")
+        )
+        if of_compiler or "PassManager" in str(error):
             raise ValueError(
                 f"triton cannot compile {kernel.__name__} for this GPU ({_first_line(error)}); "
                 "use another form of this page"

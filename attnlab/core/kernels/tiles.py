@@ -320,12 +320,18 @@ def attend(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | Pattern | None, scale: float
 ) -> tuple[Tensor, Tensor]:
     """Attention (b, h, n, e) over the pairs that ``mask`` allows, and the log-sum-exp (b, h, n) of
-    each row's scores; first derivatives only. Heads wider than 256 are refused."""
+    each row's scores; first derivatives only. Heads wider than 256 are refused,
+    and on a GPU float64."""
     widest = max(q.shape[-1], v.shape[-1])
     if widest > WIDEST:
         raise ValueError(
             f"triton cannot run here: heads should be at most {WIDEST} wide, these are {widest}; "
             "use another form of this page"
+        )
+    if q.dtype == torch.float64 and type(attend_rows).__name__ != "InterpretedFunction":
+        raise ValueError(
+            "triton cannot run here: on a GPU its matrix products have no float64; use another "
+            "form of this page"
         )
     small = widest <= 128 and q.element_size() == 2
     tile = TILE if small else TILE // 2
