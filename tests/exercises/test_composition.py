@@ -23,10 +23,8 @@ def best_sums(values):
     """By all choices without neighbours."""
     n = len(values)
     choices = [c for c in itertools.product((0, 1), repeat=n) if "11" not in "".join(map(str, c))]
-    sums = [
-        max(sum(v * c for v, c in zip(values[at:].tolist(), choice[at:], strict=True)) for choice in choices)
-        for at in range(n)
-    ]  # fmt: skip
+    totals = lambda at, choice: sum(values[i].item() * choice[i] for i in range(at, n))  # noqa: E731
+    sums = [max(totals(at, choice) for choice in choices) for at in range(n)]
     return torch.tensor(sums, dtype=values.dtype)
 
 
