@@ -28,7 +28,7 @@ arXiv:1909.03368. Tenney, Das, Pavlick. BERT Rediscovers the Classical NLP Pipel
 arXiv:1905.05950.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,17 +56,25 @@ class Probed(NamedTuple):
 def layer_states(
     model: nn.Module, read: Callable[[Any], Any] | None = None, *, tokens: Tensor
 ) -> Float[Tensor, "layers b n dim"]:
-    """What enters the first layer of a model of attnlab, and what leaves each layer, frozen.
+    """What enters the first layer of a model, and what leaves each layer, frozen.
 
-    read: how the model is called with tokens; not given, as ``model(tokens)``.
+    read: how a model of attnlab is called with tokens; not given, as ``model(tokens)``. A model of
+        Transformers is asked for its ``hidden_states``, the last of which are, in many models,
+        those after the last norm; of an encoder-decoder those of its encoder are read.
 
     Raises ValueError for a model without layers that are called one after the other.
     """
     stack = next((part for part in model.modules() if isinstance(part, Stack)), None)
+    if stack is None and hasattr(getattr(model, "config", None), "output_hidden_states"):
+        both: Any = model
+        encoder = both.get_encoder() if both.config.is_encoder_decoder else both
+        with mode(model, training=False):
+            made = encoder(input_ids=tokens, output_hidden_states=True)
+        return torch.stack(made.hidden_states)
     if stack is None:
         raise ValueError(
             f"a {type(model).__name__} has no stack of layers whose states could be read; give a "
-            "TinyTransformer"
+            "TinyTransformer, or a model of Transformers"
         )
     seen = list[Tensor]()
 
@@ -113,15 +121,23 @@ def balanced(
     return torch.cat(found)
 
 
+Labels = Int[Tensor, "m"] | Sequence[Hashable]
+"""One for each state: integers, or names of any kind."""
+
+
 def linear_probe(
     states: Float[Tensor, "m d"], labels: Int[Tensor, "m"], new: Float[Tensor, "k d"]
 ) -> Int[Tensor, "k"]:
     """The answers to new states of a linear classifier that was trained on states with labels.
 
-    Needs scikit-learn.
+    Needs scikit-learn. Raises ValueError for labels of another length, or of one class.
     """
     from sklearn.linear_model import LogisticRegression
 
+    if len(labels) != len(states):
+        raise ValueError(f"there are {len(states)} states and {len(labels)} labels of them")
+    if len(labels.unique()) < 2:
+        raise ValueError("all labels are equal, so there is nothing to be asked")
     mean, spread = states.mean(0), states.std(0, correction=0).clamp(min=1e-6)
     x, y = (((each - mean) / spread).double().numpy() for each in (states, new))
     fitted = LogisticRegression(C=STRENGTH, max_iter=300).fit(x, labels.numpy())
@@ -129,20 +145,39 @@ def linear_probe(
 
 
 def probe(
-    states: Float[Tensor, "layers m d"], labels: Int[Tensor, "m"],
-    new: Float[Tensor, "layers k d"], answers: Int[Tensor, "k"],
+    states: Float[Tensor, "layers m d"], labels: Labels,
+    new: Float[Tensor, "layers k d"], answers: Labels,
     generator: torch.Generator | None = None,
 ) -> Probed:  # fmt: skip
     """How many ``answers`` to new states a probe of each layer has right, and how many the same
-    probe after training on the labels in a random order."""
+    probe after training on the labels in a random order.
+
+    Raises ValueError where states, labels and answers do not fit, or where an answer is asked that
+    no label has.
+    """
     if len(states) != len(new):
         raise ValueError(
             f"states of {len(states)} layers are learned from and those of {len(new)} are asked"
         )
-    mixed = labels[torch.randperm(len(labels), generator=generator)]
+    if len(answers) != new.shape[1]:
+        raise ValueError(f"there are {new.shape[1]} new states and {len(answers)} answers to them")
+    known, wanted = _numbered(labels, answers)
+    mixed = known[torch.randperm(len(known), generator=generator)]
     found = [
-        [(linear_probe(x, y, z) == answers).double().mean() for y in (labels, mixed)]
+        [(linear_probe(x, y, z) == wanted).double().mean() for y in (known, mixed)]
         for x, z in zip(states, new, strict=True)
     ]
     right, shuffled = torch.tensor(found, dtype=torch.float64).T
     return Probed(right, shuffled)
+
+
+def _numbered(labels: Labels, answers: Labels) -> tuple[Tensor, Tensor]:
+    """Both as numbers of the classes that the labels have."""
+    known, wanted = (x.tolist() if isinstance(x, Tensor) else list(x) for x in (labels, answers))
+    classes = sorted(set(known)) if isinstance(labels, Tensor) else dict.fromkeys(known)
+    numbers = {label: number for number, label in enumerate(classes)}
+    if strange := [each for each in dict.fromkeys(wanted) if each not in numbers]:
+        raise ValueError(
+            f"the answer {strange[0]!r} is asked and no label has it, so no probe could learn it"
+        )
+    return tuple(torch.tensor([numbers[each] for each in x]) for x in (known, wanted))  # type: ignore[return-value]

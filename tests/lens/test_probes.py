@@ -80,3 +80,47 @@ def test_as_many_layers_are_asked_as_are_learned_from() -> None:
     x, y = states(20, 0)
     with pytest.raises(ValueError, match="states of 1 layers are learned from and those of 2"):
         probe(x[None], y, torch.stack([x, x]), y)
+
+
+def test_labels_may_be_names() -> None:
+    (x, y), (z, wanted) = states(80, 7), states(60, 8)
+    names = ["no", "yes"]
+    by_name = probe(
+        x[None], [names[i] for i in y], z[None], [names[i] for i in wanted],
+        GENERATOR().manual_seed(1),
+    )  # fmt: skip
+    by_number = probe(x[None], y, z[None], wanted, GENERATOR().manual_seed(1))
+    assert by_name.right == by_number.right > 0.9
+
+
+def test_what_does_not_fit_is_said() -> None:
+    x, y = states(20, 0)
+    with pytest.raises(ValueError, match="there are 20 states and 19 labels of them"):
+        probe(x[None], y[1:], x[None], y)
+    with pytest.raises(ValueError, match="there are 20 new states and 21 answers to them"):
+        probe(x[None], y, x[None], [0] * 21)
+    with pytest.raises(ValueError, match="all labels are equal"):
+        probe(x[None], ["noun"] * 20, x[None], ["noun"] * 20)
+    with pytest.raises(ValueError, match="the answer 'verb' is asked and no label has it"):
+        probe(x[None], ["noun", "name"] * 10, x[None], ["noun", "verb"] * 10)
+
+
+def test_states_of_a_model_of_transformers() -> None:
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=11, hidden_size=8, num_hidden_layers=3, num_attention_heads=2,
+        intermediate_size=16,
+    )  # fmt: skip
+    model = transformers.BertModel(config).train()
+    tokens = torch.randint(11, (2, 5))
+    found = layer_states(model, tokens=tokens)
+    assert found.shape == (4, 2, 5, 8)
+    assert model.training
+    with torch.no_grad():
+        torch.testing.assert_close(found[-1], model.eval()(tokens).last_hidden_state)
+    small = transformers.T5Config(
+        vocab_size=11, d_model=8, d_kv=4, d_ff=16, num_layers=2, num_heads=2
+    )
+    both = transformers.T5ForConditionalGeneration(small)
+    assert layer_states(both, tokens=tokens).shape == (3, 2, 5, 8)
