@@ -10,6 +10,7 @@ import numpy as np
 from attnlab.core.arguments import check_mapping
 from attnlab.figures.labels import visible
 from attnlab.lens.known_where import Known
+from attnlab_widgets.words import two
 
 ORDERS = ("as given", "expected layer", "selectivity")
 MOST_TASKS, MOST_LAYERS = 16, 49
@@ -54,7 +55,9 @@ class Task:
             said += f"{right - control:.1f}{more} points beyond the control of {control:.1f} %"
             said += f" ({seeds})." if several else "."
         else:
-            apart = f"{right - control:+.1f}{more}" + (f", {seeds}" if several else "")
+            apart = f"{right - control:+.1f}{more}".replace("-", "−") + (
+                f", {seeds}" if several else ""
+            )
             said += f"not told from the control of {control:.1f} % ({apart})."
         return f"{said} {self.where()}"
 
@@ -65,7 +68,7 @@ class Task:
         come = (
             "no expected layer"
             if math.isnan(self.expected)
-            else (f"expected layer {self.expected:.2f}")
+            else f"expected layer {two(self.expected)}"
         )
         mix = f"centre of gravity {self.centre:.2f}, K {self.divergence:.2f} nats"
         return f"{come[0].upper()}{come[1:]}, {mix}."
