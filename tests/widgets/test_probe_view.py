@@ -61,7 +61,7 @@ def test_seeds_have_an_error_of_the_difference() -> None:
 def test_a_score_at_its_control_is_not_told_from_it_and_has_no_place() -> None:
     view = ProbeView({"a coin": never()}, layer=2)
     assert view.description() == (
-        "“a coin”, layers 0 to 2: 70.0 % right, not told from the control of 71.0 % (-1.0). With "
+        "“a coin”, layers 0 to 2: 70.0 % right, not told from the control of 71.0 % (−1.0). With "
         "all layers it is at its control, so its place means nothing."
     )
     assert view.found.sent()["tasks"][0]["expected"] is None
