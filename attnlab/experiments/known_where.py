@@ -97,7 +97,7 @@ def _told(known: Known) -> dict[str, Any]:
         found[f"{WEIGHT} {layer}"] = (round(float(share), 4), "")
     first = known.trained.first_layer.bincount(minlength=LAYERS + 2)
     for layer, count in enumerate(first[: LAYERS + 1].tolist()):
-        found[f"{FIRST} {layer}"] = (count, "examples")
+        found[f"{FIRST} {layer}"] = (float(count), "examples")
     return found
 
 
