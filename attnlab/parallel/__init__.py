@@ -15,7 +15,9 @@ their log-sum-exps.
 
 What each process sends is counted (``Group.sent``) and stands beside the formula of its page.
 
-``tensor.parallelize`` divides the layers of a model by heads and by hidden units.
+``tensor.parallelize`` divides the layers of a model by heads and by hidden units. ``steps`` writes
+out the exchanges of a training step; ``plan`` has the formulas of all divisions of a model, and
+goes through those of a cluster.
 """
 
 from attnlab.core.lazy import modules_of
