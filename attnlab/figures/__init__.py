@@ -11,6 +11,7 @@
 ``patches``            maps of a grid of patches, one per head
 ``examples``, ``images``
                      what a task looks like, samples of models
+``timeline``         who works and who waits, process by process
 ``trees``            a tree as SVG and as text
 ``picture``          what the others return: a plotly figure with a description in words
 ``static``, ``svg``  the figure as SVG, for pages without plotly

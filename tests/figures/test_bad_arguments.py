@@ -29,6 +29,7 @@ from attnlab.figures.roofline import roofline
 from attnlab.figures.score_table import score_table
 from attnlab.figures.spectra import spectrum_curves
 from attnlab.figures.theme import contrast
+from attnlab.figures.timeline import process_timeline
 
 TOKENS, PIXELS = ["a", "b", "c"], np.eye(5, dtype=bool)
 ROWS = [{"step": step, "loss": 1.0 + step} for step in range(4)]
@@ -75,6 +76,7 @@ GOOD = {
     receptive_field_film: {"patterns": local(1), "n": 7, "layers": 2, "residual": True},
     pixel_receptive_field: {"panels": {"a": PIXELS}, "pixel": (1, 2)}
     | {"future": {"a": PIXELS}, "blocks": {"a": np.zeros((5, 5), int)}},
+    process_timeline: {"panels": {"a": {"p": [("work", 0, 1.5)]}}, "unit": "ms"},
     contrast: {"first": "#000000", "second": "#ffffff"},
 }
 for _function, _good in GOOD.items():
