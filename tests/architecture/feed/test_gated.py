@@ -28,8 +28,13 @@ def test_one_hidden_unit_in_plain_numbers(gate: str) -> None:
         "sigmoid": lambda z: 1 / (1 + math.exp(-z)),
         "relu": lambda z: max(z, 0.0),
         "gelu": lambda z: z * (1 + math.erf(z / math.sqrt(2))) / 2,
+        "gelu_tanh": lambda z: z * (1 + math.tanh(math.sqrt(2 / math.pi) * near(z))) / 2,
         "none": lambda z: z,
     }
+
+    def near(z: float) -> float:
+        return z + 0.044715 * z**3
+
     for z, v in ((0.7, -2.0), (-1.3, 0.5)):
         x, W, V = torch.tensor([[[1.0]]]), torch.tensor([[z]]), torch.tensor([[v]])
         out = naive(x, W, V, torch.tensor([[3.0]]), gate=gate)  # type: ignore[arg-type]
