@@ -16,7 +16,7 @@ from attnlab.figures.picture import Picture, Row
 from attnlab.figures.theme import SERIES, Theme, colours, theme_name
 
 KINDS = ("work", "wait")
-LINE, TOP, BETWEEN, BELOW, PAGE = 26, 62, 34, 84, 720
+LINE, TOP, BETWEEN, BELOW, PAGE = 26, 62, 34, 104, 720
 
 Times = Mapping[str, Mapping[str, Sequence[Sequence[Any]]]]
 
