@@ -166,7 +166,7 @@ def test_two_processes_average_the_gradients_of_the_head(script, run, tmp_path) 
         os._exit(0)  # PyTorch's threads may still run when the interpreter tears down
         """
     )
-    run([*launched(program), str(tmp_path)])
+    run([*launched("accelerate", program), str(tmp_path)])
     (rows, heads), (_, others) = (torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1))
     _, objective, alone = started(4, batch_size=12, device="cpu", tie=False)
     for column in ("loss", "gradient_norm"):
