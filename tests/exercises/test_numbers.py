@@ -12,6 +12,7 @@ from attnlab import exercises
 from attnlab.architecture.join import deep_norm
 from attnlab.compression import lottery_tickets
 from attnlab.core.experts import room
+from attnlab.core.patterns import Intervals, causal
 from attnlab.exercises.answers import NumberExercise
 from attnlab.experiments import mixtures
 from attnlab.lens.head_distances import head_distances
@@ -126,6 +127,12 @@ def expected_layer_by_parts():
     return 3 - sum((score - scores[0]) / (scores[-1] - scores[0]) for score in scores[1:-1])
 
 
+def tiles_with_an_allowed_pair(n, tile):
+    """By the intervals of the library's causal pattern, as its kernels visit them."""
+    at = Intervals.blocks(0, n, tile)
+    return int(causal().covers(at[:, None], at).some.sum())
+
+
 # The right numbers, found in another way or rounded as a learner might.
 def bytes_of_a_token():
     """By the cache that a layer of these sizes keeps of one token more."""
@@ -220,6 +227,7 @@ OTHERWISE = {
     "check_uniform_share": ((1 / 3 + 2 / 5) / 2, 0.367),
     "check_weight_left": (left_beside_a_sink(),),
     "check_divergence_by_hand": (divergence_of_two_rows(),),
+    "check_causal_visits": (tiles_with_an_allowed_pair(4096, 64),),
     "check_expected_layer_by_hand": (expected_layer_by_parts(), 7 / 4),
     "check_right_after_twelve": (math.exp(12 * math.log(0.98)), 0.785),
 }

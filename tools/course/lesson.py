@@ -171,11 +171,11 @@ def prediction(cell: Cell) -> Prediction | None:
 
 
 def imports(notebook: Notebook) -> str:
-    """The import lines of a lesson, which its solutions need."""
+    """The import lines of a lesson and what it sets in the environment: its solutions need both."""
     return "\n".join(
         line
         for cell in notebook["cells"]
         if cell["cell_type"] == "code" and not is_attempt(cell)
         for line in source(cell).splitlines()
-        if re.match(r"(import|from) ", line)
+        if re.match(r"import |from |os\.environ\[", line)
     )
