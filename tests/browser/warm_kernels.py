@@ -2,7 +2,8 @@
 
 Torch, attnlab and plotly take some seconds to import, and each of some hundred notebooks has a
 kernel of its own. ``serve`` imports them once and waits at a socket; the kernel's command, ``ask``,
-lets it fork, and lives as long as the fork: what ends one of the two ends the other.
+lets it fork, and lives as long as the fork: what ends one of the two ends the other. A lesson that
+says how Triton is to be imported gets a new process, since the warm one has imported it.
 """
 
 import importlib
@@ -22,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.browser import green
 
 PACKAGES = ("attnlab", "attnlab_widgets")
+KERNELS = "attnlab.core.kernels."
 PATIENCE = 120  # seconds
 BESIDE = ("plotly.graph_objects", "IPython.display", "ipykernel.kernelapp", "ipykernel.ipkernel")
 
@@ -61,16 +63,16 @@ def serve(path: str) -> None:
 
 
 def modules() -> list[str]:
-    """All of the packages but their commands."""
+    """All of the packages but their commands, and but kernels, which need Triton."""
     return [
         found.name
         for package in PACKAGES
         for found in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}.")
-        if not found.name.endswith("__main__")
+        if not found.name.endswith("__main__") and not found.name.startswith(KERNELS)
     ]
 
 
-def become_kernel(line: socket.socket, asked: dict[str, object]) -> None:
+def become_kernel(line: socket.socket | None, asked: dict[str, object]) -> None:
     import numpy as np
     import torch
     from ipykernel.kernelapp import IPKernelApp
@@ -80,7 +82,8 @@ def become_kernel(line: socket.socket, asked: dict[str, object]) -> None:
     os.chdir(str(asked["folder"]))
     os.environ.clear()
     os.environ.update(asked["environment"])  # type: ignore[call-overload]
-    threading.Thread(target=end_with, args=(line,), daemon=True).start()
+    if line is not None:
+        threading.Thread(target=end_with, args=(line,), daemon=True).start()
     name = Path(os.environ.get("JPY_SESSION_NAME", "")).name
     if (folder := os.environ.get("ATTNLAB_WATCHED_LESSONS")) and name in green.lessons():
         green.watch(Path(folder) / f"{Path(name).stem}.txt")
@@ -96,8 +99,17 @@ def end_with(line: socket.socket) -> None:
     os._exit(0)
 
 
+def sets_triton(name: str) -> bool:
+    """Whether a lesson says whether Triton interprets its kernels, which an import decides."""
+    return name in green.lessons() and "TRITON_INTERPRET" in (
+        green.ROOT / "notebooks" / name
+    ).read_text(encoding="utf-8")
+
+
 def ask(path: str, file: str) -> None:
     """Have a kernel forked, and wait until it ends."""
+    if sets_triton(Path(os.environ.get("JPY_SESSION_NAME", "")).name):
+        become_kernel(None, {"file": file, "folder": os.getcwd(), "environment": {**os.environ}})
     hidden = ("JPY_PARENT_PID",)  # the fork has another parent
     environment = {name: value for name, value in os.environ.items() if name not in hidden}
     deadline = time.monotonic() + PATIENCE

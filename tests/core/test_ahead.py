@@ -47,7 +47,7 @@ def test_it_is_compiled_for_the_gpu_that_is_named() -> None:
 def test_what_cannot_be_compiled_ends_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="there is no gpu 'A10'; did you mean 'A100'"):
         compiled(product, KINDS, [{"TILE": 16}], gpu="A10")
-    with pytest.raises(ValueError, match="cannot compile with_a_stranger for A100 .*SIDE"):
+    with pytest.raises(ValueError, match=r"cannot compile with_a_stranger for A100 .*SIDE"):
         compiled(with_a_stranger, {"x_ptr": "*fp32"}, [{}])
     monkeypatch.setattr(ahead, "_missing", lambda: "the package triton is not installed")
     with pytest.raises(ValueError, match="nothing can be compiled here: the package triton is not"):
