@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os.path
 import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from attnlab.exercises import fourier
 from attnlab.predictions import prediction as by_key
 from tools.course.__main__ import ONLY_FOR_TEACHERS, PAGES, _pages, main, mistakes
+from tools.course.apart import value_apart
 from tools.course.editions import student, teacher
 from tools.course.grading import hidden_tests, nbgrader, otter
 from tools.course.lesson import exercises, prediction, read, source
@@ -177,18 +179,28 @@ def test_what_knows_the_public_check_by_heart_fails_the_hidden_test():
 def earned(made: Any, release: str) -> int:
     """How many tests of an assignment pass, with ``release`` in place of each solution; without one
     solutions stay."""
+    cells = [source(cell) for cell in made["cells"] if cell["cell_type"] == "code"]
+    if release:
+        solution = r"#+ BEGIN SOLUTION.*?# END SOLUTION"
+        cells = [re.sub(solution, release, lines, flags=re.DOTALL) for lines in cells]
+    if any("os.environ[" in lines for lines in cells):
+        return int(value_apart("_passed = 0\n" + "\n".join(map(attempted, cells)), "_passed"))
     namespace: dict[str, Any] = {}
     passed = 0
-    for cell in made["cells"]:
-        lines = source(cell) if cell["cell_type"] == "code" else ""
-        if release:
-            lines = re.sub(r"#+ BEGIN SOLUTION.*?# END SOLUTION", release, lines, flags=re.DOTALL)
+    for lines in cells:
         try:
             exec(lines, namespace)
         except (AssertionError, NameError, NotImplementedError):
             continue
         passed += "assert verdict" in lines
     return passed
+
+
+def attempted(lines: str) -> str:
+    """A cell that may fail, as ``earned`` runs it."""
+    counted = f"{lines}\n_passed += {'assert verdict' in lines:d}"
+    errors = "(AssertionError, NameError, NotImplementedError)"
+    return f"try:\n{textwrap.indent(counted, '    ')}\nexcept {errors}:\n    pass"
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
