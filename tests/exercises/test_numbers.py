@@ -26,6 +26,7 @@ from attnlab.mechanisms.fixed.axial import AxialOptions
 from attnlab.mechanisms.fixed.sparse_transformer import SparseTransformerOptions
 from attnlab.mechanisms.recurrence import h3
 from attnlab.objectives.nat import conditional_total_correlation
+from attnlab.parallel import plan
 from attnlab.tasks import Batch
 
 EXERCISES = {
@@ -160,6 +161,7 @@ OTHERWISE = {
     "check_decoder_parameters": (
         numbers_of(torch.nn.TransformerDecoderLayer(64, 2, 256)) - 2 * (4 * 64),  # biases
     ),
+    "check_devices_needed": (math.ceil(plan.states_held(70 * 10**9) / 80e9),),
     "check_equal_lengths": (18 / 6,),
     "check_equal_pairs": (min(n for n in range(1, 999) if n * n >= 2 * 32 * n),),
     "check_etc_pairs": (etc.ETCOptions(global_tokens=20, radius=10).pattern().count(1020),),
@@ -182,6 +184,9 @@ OTHERWISE = {
         len([start for start in range(0, 65_536, 16) if start + 31 <= 65_535]) + 16 * 64 + 512,
     ),
     "check_mean_floor": (floor_of_means(), 0.297, 0.3, np.float32(0.2971)),
+    "check_microbatches": (
+        next(m for m in (120, 134, 135) if plan.schedule(16, m)[0].count(None) <= 0.2 * (m + 15)),
+    ),
     "check_mode_half_life": (200 * math.log(2), 139),
     "check_nats_lost": (lost_by_a_product(), 6.238),
     "check_quantized_bytes": (integers_of_4_bits(), 526_848),
