@@ -46,11 +46,8 @@ Beltagy, Peters, Cohan. Longformer: The Long-Document Transformer. 2020, arXiv:2
 
 import copy
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import sympy
-import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.core import patterns
@@ -60,14 +57,11 @@ from attnlab.core.heads import zero_nonfinite_padding
 from attnlab.core.options import Size
 from attnlab.core.patterns import Pattern
 from attnlab.core.positions import Rotation, positions_of
-from attnlab.core.precision import upcast
 from attnlab.core.probe import note
 from attnlab.core.shapes import (
     Keys,
     Outputs,
     Queries,
-    SelfKeys,
-    SelfValues,
     TokenPadding,
     Tokens,
     Values,
@@ -75,7 +69,6 @@ from attnlab.core.shapes import (
 )
 from attnlab.core.softmax import masked_softmax
 from attnlab.core.sparse import attention as patterned
-from attnlab.core.sparse import blocked as engine
 from attnlab.core.sparse.attention import (
     Form,
     PatternAttention,
@@ -85,6 +78,8 @@ from attnlab.core.sparse.attention import (
     scaled_scores,
 )
 from attnlab.mechanisms.fixed.longformer.led import EncoderDecoder as EncoderDecoder
+from attnlab.mechanisms.fixed.longformer.rows import GlobalRows as GlobalRows
+from attnlab.mechanisms.fixed.longformer.rows import with_rows
 
 # ---- the pattern
 
@@ -145,25 +140,6 @@ class LongformerOptions(PatternOptions):
 # ---- forms
 
 
-class GlobalRows(NamedTuple):
-    """Queries of the global ``positions``, and the keys and values that they attend to."""
-
-    positions: tuple[int, ...]
-    queries: Float[Tensor, "b h rows d"]
-    keys: SelfKeys
-    values: SelfValues
-
-    def rows(self, n: int, m: int) -> Tensor:
-        """The positions as a tensor; a ValueError unless n = m."""
-        if n != m:
-            raise ValueError(f"global rows are for whole sequences, got {n} queries, {m} keys")
-        at, rows = list(self.positions), self.queries.shape[2]
-        if rows != len(at):
-            expected = f"one for each of positions={at}, which are {len(at)}"
-            raise ValueError(f"global_rows has {rows} queries; expected {expected}")
-        return torch.tensor(at, device=self.queries.device)
-
-
 @form
 def naive(
     q: Queries, k: Keys, v: Values, *,
@@ -190,7 +166,7 @@ def blocked(
     """The windows and global columns block by block; then the rows of ``global_rows``, which attend
     to every valid key, replace those of the same positions. First derivatives only."""
     out = patterned.blocked(q, k, v, mask=mask)
-    return _with_rows(out, v, mask, global_rows) if global_rows else out
+    return with_rows(out, v, mask, global_rows) if global_rows else out
 
 
 @checked
@@ -200,7 +176,7 @@ def flex(
 ) -> Outputs:  # fmt: skip
     """FlexAttention computes windows and columns. Raises ValueError where it cannot run."""
     out = patterned.flex(q, k, v, mask=mask)
-    return _with_rows(out, v, mask, global_rows) if global_rows else out
+    return with_rows(out, v, mask, global_rows) if global_rows else out
 
 
 @checked
@@ -210,17 +186,7 @@ def auto(
 ) -> Outputs:  # fmt: skip
     """The form that is the fastest on this device computes windows and columns."""
     out = patterned.auto(q, k, v, mask=mask)
-    return _with_rows(out, v, mask, global_rows) if global_rows else out
-
-
-def _with_rows(out: Tensor, v: Tensor, mask: Pattern | None, global_rows: GlobalRows) -> Tensor:
-    """The output, in which the rows of the global positions are replaced."""
-    rows = global_rows.rows(out.shape[2], v.shape[2])
-    valid = None if mask is None else engine.without_padding(mask)[1]
-    valid = None if valid is None else valid[:, None, None].to(v.device)
-    weights = masked_softmax(scaled_scores(global_rows.queries, global_rows.keys), valid)
-    note("log_sum_exp", None)  # global rows have scores of another kind, and are not in it
-    return out.index_copy(2, rows, (weights @ upcast(global_rows.values)).to(v.dtype))
+    return with_rows(out, v, mask, global_rows) if global_rows else out
 
 
 FORMS = {"naive": naive, "blocked": blocked}
