@@ -58,11 +58,9 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from attnlab.core.card import Card, letters
 from attnlab.core.carried import step_in_segments
-from attnlab.core.chunks import cut as _cut
 from attnlab.core.options import Count, Options, Size
 from attnlab.core.precision import upcast
 from attnlab.core.probe import listening, note
@@ -77,6 +75,7 @@ from attnlab.core.relative import (
     weigh,
 )
 from attnlab.core.segments import SegmentState as SegmentState
+from attnlab.core.segments_together import read_together
 from attnlab.core.shapes import (
     NewTokens,
     Outputs,
@@ -147,9 +146,6 @@ def naive(
 
 # ---- chunked
 
-TOGETHER = 2**24
-"""Scores that are worth a call of their own on a GPU."""
-
 
 @checked
 def chunked(
@@ -160,7 +156,7 @@ def chunked(
     """``naive``, one segment after the other; off the CPU many at once, since a memory holds inputs
     and waits for no output of the segment before it."""
     if not on_cpu(q) and not listening():
-        return _together(q, k, v, memory_k, memory_v, u, t, weight, padding, options)
+        return read_together(q, k, v, memory_k, memory_v, u, t, weight, padding, options)
     n, at, out = q.shape[-2], torch.arange(q.shape[-2], device=q.device), []
     r = past_keys(weight, min(n, options.segment + options.memory))
     for start in range(0, n, options.segment):
@@ -174,46 +170,6 @@ def chunked(
         weights = past_weights(q[:, :, start:end], keys, u, t, r, mask)
         out.append((weights @ upcast(values)).to(v.dtype))
     return torch.cat(out, dim=2)
-
-
-def _together(
-    q: Tensor, k: Tensor, v: Tensor, memory_k: Tensor, memory_v: Tensor,
-    u: Tensor, t: Tensor, weight: Tensor, padding: Tensor | None, options: TransformerXLOptions,
-) -> Tensor:  # fmt: skip
-    """``chunked``, as many segments at once as have ``TOGETHER`` scores."""
-    (b, h, n, _), c = q.shape, min(options.segment, q.shape[2])
-    M = min(options.memory, n)
-    r, N = past_keys(weight, M + c), -(-n // c)
-    keys, values = (
-        torch.cat((_before(old, M, c), _cut(new, c)), dim=3)
-        for old, new in ((memory_k, k), (memory_v, v))
-    )
-    queries, out = _cut(q, c), []
-    i = torch.arange(N * c, device=q.device).view(N, c, 1)
-    j = i[:, :1] + torch.arange(-M, c, device=q.device)
-    own, past = options.sees(i, j)
-    mask = ((own | past) & (j >= 0)).expand(b, N, c, M + c)
-    if padding is not None:
-        real = padding[:, None, :, None]
-        real = torch.cat((_before(real, M, c), _cut(real, c)), dim=3)[:, 0, ..., 0]
-        mask = mask & real[:, :, None]
-    for some in torch.arange(N).split(max(1, TOGETHER // (b * h * c * (M + c)))):
-        at = slice(int(some[0]), int(some[-1]) + 1)
-        qs, ks, vs = (x[:, :, at].transpose(1, 2).flatten(0, 1) for x in (queries, keys, values))
-        weights = past_weights(qs, ks, u, t, r, mask[:, at].flatten(0, 1)[:, None])
-        found = (weights @ upcast(vs)).to(v.dtype)
-        out.append(found.unflatten(0, (b, -1)).transpose(1, 2).flatten(2, 3))
-    return torch.cat(out, dim=2)[:, :, :n]
-
-
-def _before(x: Tensor, M: int, c: int) -> Tensor:
-    """(b, h, n, e) → (b, h, N, M, e): the M rows before each segment of c, zeros before the first
-    row."""
-    n = x.shape[2]
-    if not M:
-        return x.new_zeros(*x.shape[:2], -(-n // c), 0, x.shape[3])
-    rows = F.pad(x, (0, 0, M, 0))[:, :, : (n - 1) // c * c + M]
-    return rows.unfold(2, M, c).transpose(-1, -2)
 
 
 FORMS = {"naive": naive, "chunked": chunked}

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from attnlab.core import segments_together
 from attnlab.core.cache import KeyValueCache
 from attnlab.core.probe import record
 from attnlab.core.relative import sinusoids
@@ -343,7 +344,7 @@ def test_segments_together_are_segments_one_by_one(
             patched.setattr(transformer_xl, "on_cpu", lambda x: False)
             c, memory = min(23, options["segment"]), min(23, options["memory"])
             room = at_once * 2 * 3 * c * (c + memory)
-            patched.setattr(transformer_xl, "TOGETHER", room)
+            patched.setattr(segments_together, "TOGETHER", room)
             found = transformer_xl.chunked(*made, padding=padding, **given)
         torch.testing.assert_close(found, wanted)
         grads = (
