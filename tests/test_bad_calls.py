@@ -719,6 +719,7 @@ FIGURES: dict[str, dict[str, Any]] = {
     "density_curves": {"patterns": {"local": patterns.local(1)}, "lengths": [4, 8]},
     "patch_maps": {"maps": np.ones((1, 2, 4, 4)), "query": (1, 2), "ink": np.eye(4, dtype=bool)},
     "pixel_receptive_field": {"panels": {"a": np.eye(4, dtype=bool)}, "pixel": (1, 1)},
+    "process_timeline": {"panels": {"a": {"p": [("work", 0.0, 1.5), ("wait", 1.5, 2.0)]}}},
 }
 """A right call of each, without its title."""
 

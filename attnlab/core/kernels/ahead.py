@@ -110,7 +110,11 @@ def _compile(
 
 
 def main() -> None:
-    print(json.dumps([asdict(each) for each in _compile(*json.load(sys.stdin))]))
+    try:
+        asked = json.load(sys.stdin)
+    except ValueError:
+        sys.exit("usage: attnlab.core.kernels.ahead.compiled starts this and tells it the kernel")
+    print(json.dumps([asdict(each) for each in _compile(*asked)]))
 
 
 if __name__ == "__main__":
