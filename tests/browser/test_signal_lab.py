@@ -129,11 +129,19 @@ def test_python_has_the_same_numbers(notebook: Any, soon: Any) -> None:
     lab.get_by_test_id("pole-1").focus()
     lab.page.keyboard.press("Shift+ArrowUp")
     lab.get_by_test_id("rule").select_option("bilinear")
+    soon(lambda: "bilinear" in said(lab), True)
+    readout = lab.get_by_test_id("output-readout")
+    before = readout.inner_text()
     lab.get_by_test_id("output").focus()
     lab.page.keyboard.press("ArrowRight")
-    soon(lambda: "bilinear" in said(lab), True)
-    shown = said(lab)
-    found = told(notebook, lambda now: now["said"] == shown)
+    soon(lambda: readout.inner_text() != before, True)
+    shown = [said(lab), readout.inner_text()]
+    # The token is sent once Python has answered for the rule: the cell may run before.
+    found = told(notebook, lambda now: [now["said"], read_out(now)] == shown)
+    assert [found["said"], read_out(found)] == shown
+
+
+def read_out(found: dict[str, Any]) -> str:
+    """The page's line of the chosen token, of what Python holds."""
     token = found["token"]
-    shown = lab.get_by_test_id("output-readout").inner_text()
-    assert shown == f"Token {token}: {found['output'][token]}".replace("-", "−")
+    return f"Token {token}: {found['output'][token]}".replace("-", "−")
