@@ -352,7 +352,7 @@ def of_task(name: str, kind: Any) -> Iterator[Call]:
         return attnlab.tasks.task(name).batch(split, size, seed)
 
     for parameter in inspect.signature(kind).parameters.values():
-        right = {"unit": "patches"} if parameter.name == "patch" else {}
+        right = {"unit": "patches"} if (name, parameter.name) == ("digits", "patch") else {}
         right |= {"unit": "bpe"} if parameter.name == "bpe_size" else {}
         yield from bad_calls(target, with_signature(made, [parameter]), right)
     yield from bad_calls(target, drawn, {}, skip={"size": [10**9]})

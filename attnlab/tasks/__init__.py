@@ -44,7 +44,8 @@ class Batch:
             row `(b,)`;
             `UNSCORED` (-100) where no answer is wanted.
         padding: `(b, n)` bool, True = a real token; None when every token is real.
-        source: tokens the encoder reads, for encoder-decoder tasks.
+        source: tokens, or feature vectors `(b, m, f)`, that the encoder reads, for encoder-decoder
+            tasks.
         source_padding: as `padding`, for `source`.
         structure: what connects the tokens, for models that are told: a `TreeBatch` or a
             `GraphBatch`, with as many rows and positions as the inputs (or the source, if there is
@@ -107,7 +108,7 @@ class Example:
         tokens: what stands at each input position, ready for display; empty for feature vectors.
         labels: what is to be predicted at each position, `""` where nothing is scored; for a
             classifier, one label.
-        source: what the encoder reads, for encoder-decoder tasks.
+        source: what the encoder reads, for encoder-decoder tasks; empty for feature vectors.
         image: `(height, width)`, for tasks made of images; zero is dark.
     """
 

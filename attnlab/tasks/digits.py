@@ -134,17 +134,31 @@ class Digits(Task):
 
 
 def into_patches(images: np.ndarray, patch: int) -> np.ndarray:
-    """`(b, 8, 8)` levels → `(b, n, patch²)` brightness from 0 to 1, patches in reading order."""
-    side = SIDE // patch
-    cut = images.reshape(-1, side, patch, side, patch).swapaxes(2, 3)
-    return np.ascontiguousarray(cut.reshape(-1, side**2, patch**2), np.float32) / (LEVELS - 1)
+    """`(b, height, width)` levels → `(b, n, patch²)` brightness from 0 to 1, in reading order."""
+    rows, columns = (side // patch for side in images.shape[1:])
+    cut = images.reshape(-1, rows, patch, columns, patch).swapaxes(2, 3)
+    return np.ascontiguousarray(cut.reshape(-1, rows * columns, patch**2), np.float32) / (
+        LEVELS - 1
+    )
 
 
-def from_patches(patches: np.ndarray, patch: int) -> np.ndarray:
-    """The inverse of `into_patches`: levels `(b, 8, 8)`."""
-    side = SIDE // patch
-    joined = patches.reshape(-1, side, side, patch, patch).swapaxes(2, 3)
-    return joined.reshape(-1, SIDE, SIDE) * (LEVELS - 1)
+def from_patches(patches: np.ndarray, patch: int, width: int = SIDE) -> np.ndarray:
+    """The inverse of `into_patches`: levels `(b, 8, width)`."""
+    cut = patches.reshape(-1, SIDE // patch, width // patch, patch, patch).swapaxes(2, 3)
+    return cut.reshape(-1, SIDE, width) * (LEVELS - 1)
+
+
+def images_of(digits: np.ndarray, split: str, generator: np.random.Generator) -> np.ndarray:
+    """For each of the digits `(b, …)` an image of it `(b, …, 8, 8)`, drawn from those of a split.
+
+    Every image of a digit is as likely as the others.
+    """
+    images, labels = images_of_split(split)
+    order, counts = np.argsort(labels, kind="stable"), np.bincount(labels, minlength=10)
+    first = np.cumsum(counts) - counts
+    drawn = (generator.random(digits.shape) * counts[digits]).astype(np.int64)
+    chosen: np.ndarray = images[order[first[digits] + drawn]]
+    return chosen
 
 
 @lru_cache(maxsize=2)
