@@ -67,8 +67,9 @@ class Stepper:
         self.parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
         self.tokens = 0
 
-    def step(self, wrapped: nn.Module, step: int) -> dict[str, Any]:
-        """The row of the history. `wrapped` is the learner as its gradients are averaged."""
+    def step(self, wrapped: nn.Module, step: int, at: int | None = None) -> dict[str, Any]:
+        """The row of the history. `wrapped` is the learner as its gradients are averaged, `at` the
+        step of the schedule if it is not the one that is taken."""
         started = time.perf_counter()
         full_batch = self._whole_batch(step)
         parts = self._parts(full_batch.batch)
@@ -76,7 +77,7 @@ class Stepper:
         self.optimizer.zero_grad(set_to_none=True)
         share = self._backward(wrapped, parts, full_batch)
         loss, norm = self._loss_and_norm(share, parts, full_batch, before)
-        rate = self._update(norm, step)
+        rate = self._update(norm, step if at is None else at)
         self.carried = self._left
         tokens = full_batch.scored if self.documents else tokens_in(full_batch.batch)
         self.tokens += tokens
