@@ -1,5 +1,6 @@
 """What a model is called with, checked at the door; every refusal is a sentence."""
 
+from collections.abc import Iterator
 from itertools import chain
 from typing import Any, NamedTuple, Protocol
 
@@ -23,10 +24,20 @@ class Reader(Protocol):
     embedding: Any
 
 
+class VectorReader(Reader, Protocol):
+    """A model that can be given vectors in the place of tokens."""
+
+    dim: int
+    embeds_by_position: bool
+
+    def parameters(self) -> Iterator[Any]: ...
+
+
 class Reading(NamedTuple):
     """What a model reads, checked: nothing behind the door checks it again.
 
-    ``tokens``    (b, n) int64 within the vocabulary, or (b, n, features); fillers are 0.
+    ``tokens``    (b, n) int64 within the vocabulary, or (b, n, features); fillers are 0. Where
+                  ``embedded``, vectors (b, n, dim) that take the place of those of tokens.
     ``padding``   (b, n) bool, True at real tokens; that of the structure if there is one.
     ``structure`` what connects the tokens, where the model is told; or which token sees which.
     ``start``     positions that were read before, one number or one for each row (b,).
@@ -36,6 +47,7 @@ class Reading(NamedTuple):
     padding: Tensor | None = None
     structure: Any = None
     start: int | Tensor = 0
+    embedded: bool = False
 
     @classmethod
     def of(
@@ -43,7 +55,7 @@ class Reading(NamedTuple):
         start: int | Tensor = 0,
     ) -> "Reading":  # fmt: skip
         """The reading, or a ValueError or TypeError that says what does not fit the model."""
-        check_input(tokens, padding, start if isinstance(start, int) else int(start.max()), model)
+        check_input(tokens, padding, _largest(start), model)
         if structure is not None:
             padding = padding_of(structure, model, tokens, padding)
         if model.features is not None:
@@ -53,6 +65,37 @@ class Reading(NamedTuple):
         if padding is not None:
             tokens = tokens.masked_fill(~padding, 0)
         return cls(in_vocabulary(tokens, model.vocab), padding, structure, start)
+
+    @classmethod
+    def either(
+        cls, model: Any, tokens: Tensor | None, inputs_embeds: Tensor | None,
+        padding: Tensor | None = None, structure: Any = None, start: int | Tensor = 0, *,
+        names: tuple[str, str] = ("tokens", "inputs_embeds"),
+    ) -> "Reading":  # fmt: skip
+        """The reading of tokens, or of vectors in their place: one of the two, by those names."""
+        if (tokens is None) == (inputs_embeds is None):
+            raise ValueError(
+                f"give either {names[0]} or {names[1]}, the vectors that take the place of theirs; "
+                f"{'neither is' if tokens is None else 'both are'} given"
+            )
+        if tokens is not None:
+            return cls.of(model, tokens, padding, structure, start)
+        assert inputs_embeds is not None
+        return cls._of_vectors(model, names[1], inputs_embeds, padding, structure, start)
+
+    @classmethod
+    def _of_vectors(
+        cls, model: VectorReader, name: str, vectors: Tensor, padding: Tensor | None,
+        structure: Any, start: int | Tensor,
+    ) -> "Reading":  # fmt: skip
+        check_vectors(name, vectors, model)
+        _check_place(name, vectors, padding, _largest(start), model)
+        if structure is not None:
+            padding = padding_of(structure, model, vectors, padding)
+        if padding is not None:  # a NaN in a padded vector must not spread
+            vectors = vectors.masked_fill(~padding[..., None], 0)
+        own = (each.dtype for each in model.parameters() if each.is_floating_point())
+        return cls(vectors.to(next(own, vectors.dtype)), padding, structure, start, embedded=True)
 
     @property
     def positions(self) -> Positions:
@@ -128,6 +171,33 @@ def check_input(tokens: Tensor, padding: Tensor | None, start: int, model: Reade
     """Shape, kind of number, length, device and padding of what a model is called with."""
     check_tensor("the input", tokens)
     _check_kind_of_number(tokens, model.features)
+    _check_place("the input", tokens, padding, start, model)
+
+
+def _largest(start: int | Tensor) -> int:
+    return start if isinstance(start, int) else int(start.max())
+
+
+def check_vectors(name: str, vectors: Tensor, model: VectorReader) -> None:
+    """Vectors (b, n, dim) of real numbers, for a model that has a place for them."""
+    check_tensor(name, vectors)
+    if model.embeds_by_position:
+        raise ValueError(
+            f"this model makes the vector of a token from the token and its position together, so "
+            f"{name} has no place in it; give tokens, or build it with other positions"
+        )
+    if vectors.ndim != 3 or vectors.shape[2] != model.dim or not vectors.is_floating_point():
+        raise ValueError(
+            f"{name} should be float vectors of shape (b, n, dim={model.dim}), as "
+            f"model.embedding(tokens) gives them, got {vectors.dtype} of shape "
+            f"{tuple(vectors.shape)}"
+        )
+
+
+def _check_place(
+    name: str, tokens: Tensor, padding: Tensor | None, start: int, model: Reader
+) -> None:
+    """Length, device and padding of tokens, or of vectors in their place."""
     n = tokens.shape[1]
     if n == 0:
         raise ValueError("the sequence is empty (n = 0); give at least one position")
@@ -140,8 +210,7 @@ def check_input(tokens: Tensor, padding: Tensor | None, start: int, model: Reade
     home = next(chain(table.parameters(), table.buffers())).device  # of integers: no parameter
     if tokens.device != home:
         raise ValueError(
-            f"the input is on {tokens.device} but the model is on {home}; "
-            "move one of them with .to()"
+            f"{name} is on {tokens.device} but the model is on {home}; move one of them with .to()"
         )
     if padding is not None:
         check_padding("padding", padding, tokens)

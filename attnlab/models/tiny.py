@@ -146,12 +146,12 @@ class TinyTransformer(nn.Module):
         self.logit_scale = o.logit_scale
         self.embedding: Any = positions.of_tokens(o) or parts.embedding(o)
         self.positions = positions.at_embedding(o)
-        scheme = self.embedding if self._turns else self.positions
+        scheme = self.embedding if self.embeds_by_position else self.positions
         # Asked now, as a compiler cannot ask.
         self._scheme_takes_structure = scheme is not None and takes_structure(scheme)
         self.encoder = None if o.kind == "language_model" else parts.stack(o, causal=False)
         self.decoder = None if o.kind in CLASSIFIERS else parts.stack(o, causal=True)
-        self.output = parts.output(o, tied=o.tie and not self._turns)
+        self.output = parts.output(o, tied=o.tie and not self.embeds_by_position)
         given = [each for each in as_list(o.attention) if isinstance(each, nn.Module)]
         initialise_branches(self, keep=given)
 
@@ -160,36 +160,50 @@ class TinyTransformer(nn.Module):
 
     def forward(
         self,
-        tokens: Int[Tensor, "b n"] | Float[Tensor, "b n f"],
+        tokens: Int[Tensor, "b n"] | Float[Tensor, "b n f"] | None = None,
         padding: Bool[Tensor, "b n"] | None = None,
         *,
         source: Int[Tensor, "b m"] | None = None,
         source_padding: Bool[Tensor, "b m"] | None = None,
         structure: Any = None,
+        inputs_embeds: Float[Tensor, "b n dim"] | None = None,
+        source_embeds: Float[Tensor, "b m dim"] | None = None,
     ) -> Float[Tensor, "b n vocab"] | Float[Tensor, "b classes"] | Float[Tensor, "b n classes"]:
         """Logits. ``padding`` and ``source_padding`` are True at real tokens; other tokens have no
         influence. A row without real tokens is classified from a vector of zeros. ``structure`` is
         that of the tokens that are encoded: the source, if there is one. A ``Visibility`` instead
         says which token sees which, in the place of the masks of dense attention; in an
         encoder-decoder which of the tokens that are written, all of which see the source.
+
+        ``inputs_embeds`` are vectors in the place of those that ``model.embedding(tokens)`` gives,
+        such as vectors of an image among those of words: positions are added to them as to the
+        vectors of tokens, and gradients reach them. ``source_embeds`` take the place of a source.
         """
-        self.check_source(source, source_padding)
+        self.check_source(source if source_embeds is None else source_embeds, source_padding)
         if self.decoder is None:
-            reading = Reading.of(self, tokens, padding, structure)
+            reading = Reading.either(self, tokens, inputs_embeds, padding, structure)
             x = self._encoded(reading)
             return self._scores(x if self.kind == "token_classifier" else _pooled(x, reading))
-        if source is None:
-            return self._scores(self.decode(tokens, padding, structure=structure))
         seen = inputs.visibility(structure)
-        read = Reading.of(self, source, source_padding, None if seen else structure)
+        if self.encoder is None:
+            return self._scores(
+                self.decode(tokens, padding, structure=structure, inputs_embeds=inputs_embeds)
+            )
+        read = Reading.either(
+            self, source, source_embeds, source_padding, None if seen else structure,
+            names=("source", "source_embeds"),
+        )  # fmt: skip
         memory = Memory(self._encoded(read), read.padding, structure)
-        return self._scores(self._decoded(Reading.of(self, tokens, padding, seen), memory))
+        reading = Reading.either(self, tokens, inputs_embeds, padding, seen)
+        return self._scores(self._decoded(reading, memory))
 
     def encode(
         self,
-        tokens: Int[Tensor, "b n"] | Float[Tensor, "b n f"],
+        tokens: Int[Tensor, "b n"] | Float[Tensor, "b n f"] | None = None,
         padding: Bool[Tensor, "b n"] | None = None,
         structure: Any = None,
+        *,
+        inputs_embeds: Float[Tensor, "b n dim"] | None = None,
     ) -> Float[Tensor, "b n dim"]:
         """The encoder's output at every position (``source`` of an encoder-decoder)."""
         if self.encoder is None:
@@ -199,22 +213,25 @@ class TinyTransformer(nn.Module):
                 "which token sees which is told to the decoder of an encoder_decoder: leave "
                 "structure out here, and give it to decode()"
             )
-        return self._encoded(Reading.of(self, tokens, padding, structure))
+        return self._encoded(Reading.either(self, tokens, inputs_embeds, padding, structure))
 
     def decode(
         self,
-        tokens: Int[Tensor, "b n"],
+        tokens: Int[Tensor, "b n"] | None = None,
         padding: Bool[Tensor, "b n"] | None = None,
         memory: Float[Tensor, "b m dim"] | None = None,
         memory_padding: Bool[Tensor, "b m"] | None = None,
         structure: Any = None,
+        *,
+        inputs_embeds: Float[Tensor, "b n dim"] | None = None,
     ) -> Float[Tensor, "b n dim"]:
         """The decoder's output at every position; ``memory`` is ``encode(source)``, ``structure``
         that of the source, or a ``Visibility`` of the tokens.
         """
         if self.decoder is None:
             raise ValueError(f"a model of kind={self.kind!r} has no decoder; call encode()")
-        reading = Reading.of(self, tokens, padding, inputs.visibility(structure))
+        seen = inputs.visibility(structure)
+        reading = Reading.either(self, tokens, inputs_embeds, padding, seen)
         return self._decoded(
             reading, Memory.of(self, reading.tokens, memory, memory_padding, structure)
         )
@@ -260,26 +277,29 @@ class TinyTransformer(nn.Module):
 
     def step(
         self,
-        tokens: Int[Tensor, "b t"],
+        tokens: Int[Tensor, "b t"] | None = None,
         state: DecoderState | None = None,
         *,
         memory: Float[Tensor, "b m dim"] | None = None,
         memory_padding: Bool[Tensor, "b m"] | None = None,
         structure: Any = None,
+        inputs_embeds: Float[Tensor, "b t dim"] | None = None,
     ) -> tuple[Float[Tensor, "b vocab"], DecoderState]:
         """Logits after t more tokens, given the state that the previous call returned.
 
         The same numbers as ``forward`` on all tokens so far, for the work of t positions.
         """
-        x, state = self._read_on(tokens, state, memory, memory_padding, structure)
+        given = (memory, memory_padding, structure)
+        x, state = self._read_on(tokens, inputs_embeds, state, *given)
         return self._scores(x[:, -1]), state
 
     def advance(
-        self, tokens: Int[Tensor, "b t"], state: DecoderState | None = None
-    ) -> tuple[Float[Tensor, "b t vocab"], DecoderState]:
+        self, tokens: Int[Tensor, "b t"] | None = None, state: DecoderState | None = None, *,
+        inputs_embeds: Float[Tensor, "b t dim"] | None = None,
+    ) -> tuple[Float[Tensor, "b t vocab"], DecoderState]:  # fmt: skip
         """As ``step``, with the logits at every one of the t tokens: a text is read, or trained on,
         in segments."""
-        x, state = self._read_on(tokens, state, None, None, None)
+        x, state = self._read_on(tokens, inputs_embeds, state, None, None, None)
         return self._scores(x), state
 
     def cleared(self, state: DecoderState, ended: Bool[Tensor, "b"]) -> DecoderState:
@@ -296,8 +316,8 @@ class TinyTransformer(nn.Module):
         return DecoderState(state.position, layers, old.masked_fill(ended, state.position))
 
     def _read_on(
-        self, tokens: Tensor, state: DecoderState | None, memory: Tensor | None,
-        memory_padding: Tensor | None, structure: Any,
+        self, tokens: Tensor | None, inputs_embeds: Tensor | None, state: DecoderState | None,
+        memory: Tensor | None, memory_padding: Tensor | None, structure: Any,
     ) -> tuple[Tensor, DecoderState]:  # fmt: skip
         """The decoder's output at t more tokens."""
         if inputs.visibility(structure) is not None:
@@ -311,10 +331,11 @@ class TinyTransformer(nn.Module):
                 "experts without a capacity; generate(…) re-runs the prefix for others"
             )
         position, layers, begins = _checked_state(state, len(self.decoder.blocks))
-        reading = Reading.of(self, tokens, start=position if begins is None else position - begins)
+        start = position if begins is None else position - begins
+        reading = Reading.either(self, tokens, inputs_embeds, start=start)
         read = Memory.of(self, reading.tokens, memory, memory_padding, structure)
         x, layers = self.decoder.step(self._embedded(reading), layers, *read, start=reading.start)
-        return x, DecoderState(position + tokens.shape[1], layers, begins)
+        return x, DecoderState(position + reading.tokens.shape[1], layers, begins)
 
     def save(self, path: str | Path, extra: Mapping[str, str] | None = None) -> None:
         """Write weights, config and strings (``extra``) as one safetensors file, or nothing.
@@ -370,16 +391,18 @@ class TinyTransformer(nn.Module):
         return any(takes_structure(part) for part in parts if not isinstance(part, Block | Stack))
 
     def _embedded(self, reading: Reading) -> Tensor:
-        x = reading.tokens if self._turns else self.embedding(reading.tokens)
+        ready = reading.embedded or self.embeds_by_position
+        x = reading.tokens if ready else self.embedding(reading.tokens)
         return F.dropout(self._placed(x, reading), self.dropout, self.training)
 
     @property
-    def _turns(self) -> bool:
-        """Whether the embedding itself is asked where tokens stand."""
+    def embeds_by_position(self) -> bool:
+        """Whether the embedding itself is asked where tokens stand: vectors of tokens alone, which
+        ``inputs_embeds`` could replace, do not exist then."""
         return not isinstance(self.embedding, nn.Embedding | nn.Linear | FactorizedEmbedding)
 
     def _placed(self, x: Tensor, reading: Reading) -> Tensor:
-        scheme = self.embedding if self._turns else self.positions
+        scheme = self.embedding if self.embeds_by_position else self.positions
         if scheme is None:
             return x
         placed: Tensor

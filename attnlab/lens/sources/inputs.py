@@ -190,10 +190,11 @@ class _Given:
             raise ValueError(f"`inputs` is empty: its shape is {tuple(tensor.shape)}")
         if not (tensor.is_floating_point() or tensor.dtype == torch.bool) and tensor.dim() == 1:
             tensor = tensor[None]
-        if isinstance(self.model, TinyTransformer) and self.has_two_sides:
-            return (), {"source": tensor}
         if isinstance(self.model, TinyTransformer):
-            return (), {"tokens": tensor}
+            vectors = tensor.is_floating_point() and self.model.features is None
+            if self.has_two_sides:
+                return (), {"source_embeds" if vectors else "source": tensor}
+            return (), {"inputs_embeds" if vectors else "tokens": tensor}
         if not self.hugging_face:
             return (tensor,), {}
         if not tensor.is_floating_point():
@@ -227,7 +228,7 @@ class _Given:
     def has_target(self, found: Inputs) -> bool:
         names: tuple[str, ...] = ("decoder_input_ids", "decoder_inputs_embeds", "labels")
         if isinstance(self.model, TinyTransformer):
-            names = ("tokens",)
+            names = ("tokens", "inputs_embeds")
         return any(name in found.named for name in names)
 
     def set_target(self, found: Inputs, target: Any) -> None:
@@ -276,6 +277,11 @@ class _Given:
         if self.has_two_sides:
             raise ValueError("`generate` writes what the decoder reads: leave its tokens out")
         if isinstance(self.model, TinyTransformer):
+            if "tokens" not in found.named:
+                raise ValueError(
+                    "`generate` goes on writing tokens, and `inputs` holds vectors in their place: "
+                    "leave `generate` out"
+                )
             tokens = found.named["tokens"]
             found.named["tokens"] = generate_tokens(self.model, tokens, steps, temperature=0)
             return
