@@ -42,6 +42,8 @@ def test_padding_takes_no_position_and_may_hold_anything(make, tokens, source, k
     padded = model(inputs_embeds=filled, padding=padding, **given)
     padded = padded if kind == "classifier" else padded[:, real]
     torch.testing.assert_close(padded, model(inputs_embeds=vectors[:, real], **given))
+    padded.square().sum().backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
 
 
 def test_padding_of_vectors_of_the_source(make, tokens, source):
