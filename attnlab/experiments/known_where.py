@@ -18,7 +18,7 @@ and the random weights. Lesson 68 draws what
 has written; rows that the file holds are not measured again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -76,11 +76,23 @@ def _scores(trained: Trained) -> Scores:
         [states_of(model, texts) for texts in (learned, new)]
         for model in (trained.model, untrained)
     )
+    return probed(own, other, learned, new, seed=trained.seed, steps=2 if trained.quick else PROBED)
+
+
+def probed(
+    own: Sequence[Tensor], other: Sequence[Tensor], learned: AskedTexts, new: AskedTexts,
+    *, seed: int, steps: int = PROBED,
+) -> dict[str, Any]:  # fmt: skip
+    """What probes and their controls say of each question, by the names of rows.
+
+    ``own`` and ``other`` are the states of a trained model and of its random weights, each of the
+    texts that are learned from and of the new ones.
+    """
     found: dict[str, Any] = {}
     for question, examples in learned.questions.items():
         known = known_where(
             own[0], Examples(*examples), own[1], Examples(*new.questions[question]),
-            untrained=(other[0], other[1]), steps=2 if trained.quick else PROBED, seed=trained.seed,
+            untrained=(other[0], other[1]), steps=steps, seed=seed,
         )  # fmt: skip
         found |= {f"{question}, {what}": value for what, value in _told(known).items()}
     return found
@@ -101,14 +113,18 @@ def _told(known: Known) -> dict[str, Any]:
     return found
 
 
-def found(rows: Mapping[str, float]) -> dict[str, list[Known]]:
-    """What the rows say of each question: one ``Known`` for each seed.
+def found(
+    rows: Mapping[str, float],
+    questions: Sequence[str] = DOCUMENTATION,
+    arm: str = "documentation",
+) -> dict[str, list[Known]]:
+    """What the rows of an arm say of each question: one ``Known`` for each seed.
 
     Of the controls only the scores are kept; the order of the examples is not.
     """
     return {
-        question: [_known(rows, f"{question}, {{}}, documentation, seed {n}") for n in SEEDS]
-        for question in DOCUMENTATION
+        question: [_known(rows, f"{question}, {{}}, {arm}, seed {n}") for n in SEEDS]
+        for question in questions
     }
 
 
