@@ -21,7 +21,7 @@ Dziri et al. Faith and Fate: Limits of Transformers on Compositionality. NeurIPS
 arXiv:2305.18654, section 2, ask for Einstein's puzzle with up to five houses and attributes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import combinations, permutations, product
@@ -91,7 +91,8 @@ class LogicGrids(Worked):
 
     Tokens are nine items, three places, four relations, three names of houses, and =. With
     ``scratchpad`` a deduction is two tokens, a house and an item. A question is the numbers of its
-    clues among `clues(attributes)`; the clues and their order decide the split.
+    clues among `clues(attributes)`. The clues decide the split, whatever their order: a puzzle
+    of validation occurs in training in no order, and with no other number of attributes.
     """
 
     attributes: int = 2
@@ -126,7 +127,7 @@ class LogicGrids(Worked):
         while left:
             cell, parents = self._deduced(question, known, left, made)
             used = [given[place] for place in parents[0]] + [known[each] for each in parents[1]]
-            rule = partial(_decided, self.attributes, len(parents[0]), cell, tuple(parents[1]))
+            rule = partial(_rule, self.attributes, len(parents[0]), cell, tuple(parents[1]))
             known[cell] = made.step(self._cell(cell), rule, *used)
             left.remove(cell)
         for cell in range(self.cells):
@@ -172,15 +173,16 @@ class LogicGrids(Worked):
         for count in range(len(question) + 1):
             for chosen in combinations(range(len(question)), count):
                 numbers = [question[place] for place in chosen]
-                for cell in sorted(left):
-                    if not _cell_of(self.attributes, numbers, values, cell):
-                        continue
-                    needed = dict(values)
-                    for other in values:
-                        fewer = {each: item for each, item in needed.items() if each != other}
-                        if (chosen or fewer) and _cell_of(self.attributes, numbers, fewer, cell):
-                            needed = fewer
-                    return cell, (chosen, list(needed))
+                fitting = _fitting(self.attributes, numbers, values)
+                decided = left & set(np.flatnonzero((fitting == fitting[:1]).all(0)).tolist())
+                if not decided or not len(fitting):
+                    continue
+                cell, needed = min(decided), dict(values)
+                for other in values:
+                    fewer = {each: item for each, item in needed.items() if each != other}
+                    if (chosen or fewer) and _decided(self.attributes, numbers, fewer, cell):
+                        needed = fewer
+                return cell, (chosen, list(needed))
         raise ValueError(f"the clues {list(question)} leave several tables, or none")
 
     def _question(self, contents: Sequence[int]) -> Question:
@@ -194,6 +196,12 @@ class LogicGrids(Worked):
                 puzzle = self._puzzle(generator)
             row[: len(puzzle)] = puzzle
         return found
+
+    def _deciding(self, rows: np.ndarray) -> np.ndarray:
+        every = {clue: 1 + place for place, clue in enumerate(clues(len(VALUES)))}
+        numbers = np.array([every[clue] for clue in clues(self.attributes)])
+        known = np.where(rows == _FILLER, 0, numbers[np.where(rows == _FILLER, 0, rows)])
+        return -np.sort(-known)  # the largest first, zeros last
 
     def _puzzle(self, generator: np.random.Generator) -> list[int]:
         """Clues of a random table, drawn until they leave no other, without those not needed."""
@@ -216,21 +224,25 @@ class LogicGrids(Worked):
         return self._described(batch, title, "{} is followed by {}.")
 
 
-def _cell_of(
-    attributes: int, numbers: Sequence[int], cells: dict[int, int], cell: int
-) -> list[int]:
-    """The item that these clues and cells leave for a cell, in a list; [] for several or none."""
-    every, fit = tables(attributes), fits(attributes)
-    allowed = fit[list(numbers)].all(0)
+def _fitting(attributes: int, numbers: Sequence[int], cells: Mapping[int, int]) -> np.ndarray:
+    """The tables (tables, cells) that these clues and the items in some cells leave."""
+    every = tables(attributes)
+    allowed = fits(attributes)[list(numbers)].all(0)
     for place, item in cells.items():
         allowed &= every[:, place] == item
-    items = np.unique(every[allowed, cell])
-    return items.tolist() if len(items) == 1 else []
+    return every[allowed]
 
 
-def _decided(attributes: int, count: int, cell: int, places: Sequence[int], *values: int) -> Any:
+def _decided(
+    attributes: int, numbers: Sequence[int], cells: Mapping[int, int], cell: int
+) -> list[int]:
+    """The item that these clues and cells leave for a cell, in a list; [] for several or none."""
+    items = _fitting(attributes, numbers, cells)[:, cell]
+    return [int(items[0])] if len(items) and (items == items[0]).all() else []
+
+
+def _rule(attributes: int, count: int, cell: int, places: Sequence[int], *values: int) -> Any:
     """The rule of a step, from the numbers of ``count`` clues and the items in the cells
     ``places``; None where these decide nothing, as wrong items may."""
     cells = dict(zip(places, values[count:], strict=True))
-    found = _cell_of(attributes, values[:count], cells, cell)
-    return found[0] if found else None
+    return next(iter(_decided(attributes, values[:count], cells, cell)), None)

@@ -29,7 +29,7 @@ import numpy as np
 from torch import Tensor
 
 from attnlab.tasks import Batch, Example, Task
-from attnlab.tasks.sequences import display_names, draw_contents, read_and_write
+from attnlab.tasks.sequences import display_names, draw_contents, read_and_write, read_and_written
 
 Letters = tuple[str, ...]
 OF_ONE: Mapping[str, Callable[[Letters], Letters]] = {
@@ -59,7 +59,8 @@ class Pcfg(Task):
 
     Tokens are "start", "end", ten functions, the comma and 20 letters. The decoder's row is "start"
     and the string, filled up with "end"; a shorter expression is filled up behind its words, which
-    `source_padding` masks. The expression decides the split: none occurs in both.
+    `source_padding` masks. The expression alone decides the split: none
+    occurs in both, and it is the same for all `fewest` and `most`.
     """
 
     fewest: int = 1
@@ -106,10 +107,10 @@ class Pcfg(Task):
 
     def _draw(self, split: str, size: int, generator: np.random.Generator) -> Batch:
         rows = draw_contents(split, size, generator, self._sample)
-        return self.of([" ".join(_NAMES[word] for word in row if word != END) for row in rows])
+        return self.of([" ".join(_NAMES[word] for word in row if word != START) for row in rows])
 
     def _sample(self, generator: np.random.Generator, rows: int) -> np.ndarray:
-        found = np.full((rows, self._widest), END)
+        found = np.full((rows, self._widest), START)  # zeros change no split
         for row in found:
             words: list[str] = []
             while not words or len(value(" ".join(words))) > LONGEST:
@@ -119,18 +120,8 @@ class Pcfg(Task):
         return found
 
     def _describe(self, batch: Batch) -> Example:
-        assert batch.source is not None
-        assert batch.source_padding is not None
-        labels = self.tokens(batch.targets[0])
-        words = self.tokens(batch.source[0][batch.source_padding[0]])
-        answer = " ".join(label for label in labels if label not in ("", "end"))
-        return Example(
-            title=" ".join(words),
-            description=f'"{" ".join(words)}" stands for {answer}.',
-            tokens=self.tokens(batch.inputs[0]),
-            labels=labels,
-            source=words,
-        )
+        sentence = '"{}" stands for {}.'
+        return read_and_written(batch, _NAMES, end=END, title="{}", sentence=sentence)
 
 
 def value(expression: str) -> list[str]:

@@ -100,6 +100,9 @@ class Products(Worked):
     def _sample(self, generator: np.random.Generator, rows: int) -> np.ndarray:
         return generator.integers(10, size=(rows, self.first + self.second))
 
+    def _deciding(self, rows: np.ndarray) -> np.ndarray:
+        return rows
+
     def _describe(self, batch: Batch) -> Example:
         title = f"Multiplying a number of {self.first} digits by one of {self.second}"
         return self._described(batch, title, "{} is followed by {}.")

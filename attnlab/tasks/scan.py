@@ -35,7 +35,7 @@ from torch import Tensor
 
 from attnlab.core.suggest import check_choice
 from attnlab.tasks import SPLITS, Batch, Example, Task
-from attnlab.tasks.sequences import display_names, in_split, read_and_write
+from attnlab.tasks.sequences import display_names, in_split, read_and_write, read_and_written
 
 SPLITS_BY = ("commands", "length", "both")
 VERBS = ("walk", "look", "run", "jump")
@@ -96,13 +96,7 @@ class Scan(Task):
 
     def _places(self, split: str) -> np.ndarray:
         check_choice("split", split, SPLITS)
-        if self.split_by == "commands":
-            return _hashed()[split]
-        longer = _lengths() > self.cutoff
-        if split == "validation":
-            return np.flatnonzero(longer)
-        shorter = np.flatnonzero(~longer)
-        return shorter if self.split_by == "length" else np.intersect1d(shorter, _hashed()["train"])
+        return _parted(self.split_by, self.cutoff, split)
 
     def _draw(self, split: str, size: int, generator: np.random.Generator) -> Batch:
         every = _every()
@@ -115,18 +109,8 @@ class Scan(Task):
         return read_and_write(numbers, start=START, end=END)
 
     def _describe(self, batch: Batch) -> Example:
-        assert batch.source is not None
-        assert batch.source_padding is not None
-        labels = self.tokens(batch.targets[0])
-        words = self.tokens(batch.source[0][batch.source_padding[0]])
-        answer = " ".join(label for label in labels if label not in ("", "end"))
-        return Example(
-            title=f"Carry out: {' '.join(words)}",
-            description=f'"{" ".join(words)}" is to be carried out: {answer}.',
-            tokens=self.tokens(batch.inputs[0]),
-            labels=labels,
-            source=words,
-        )
+        sentence = '"{}" is to be carried out: {}.'
+        return read_and_written(batch, _NAMES, end=END, title="Carry out: {}", sentence=sentence)
 
 
 def actions(command: str) -> list[str]:
@@ -191,3 +175,15 @@ def _hashed() -> dict[str, np.ndarray]:
         ]
     )
     return {split: np.flatnonzero(in_split(contents, split)) for split in SPLITS}
+
+
+@cache
+def _parted(split_by: str, cutoff: int, split: str) -> np.ndarray:
+    """The places of the commands of a split."""
+    if split_by == "commands":
+        return _hashed()[split]
+    longer = _lengths() > cutoff
+    if split == "validation":
+        return np.flatnonzero(longer)
+    shorter = np.flatnonzero(~longer)
+    return shorter if split_by == "length" else np.intersect1d(shorter, _hashed()["train"])

@@ -6,7 +6,7 @@ import numpy as np
 from torch import Tensor, from_numpy
 
 from attnlab.core.integers import check_integer
-from attnlab.tasks import UNSCORED, Batch
+from attnlab.tasks import UNSCORED, Batch, Example
 
 SEPARATOR = "|"
 _VALIDATION_SHARE = 8  # one content in eight belongs to validation
@@ -30,13 +30,18 @@ def draw_contents(
     size: int,
     generator: np.random.Generator,
     sample: Callable[[np.random.Generator, int], np.ndarray],
+    deciding: Callable[[np.ndarray], np.ndarray] = np.asarray,
 ) -> np.ndarray:
-    """`size` rows of `sample(generator, rows)` that belong to `split`, by rejection."""
+    """`size` rows of `sample(generator, rows)` that belong to `split`, by rejection.
+
+    `deciding` makes of some rows `(rows, width)` those that `in_split` hashes, if it is not the
+    rows themselves; columns of zeros behind them change nothing.
+    """
     rows = size * (2 if split == "train" else _VALIDATION_SHARE) + 16
     kept = np.empty((0, 0), dtype=np.int64)
     while len(kept) < size:
         drawn = sample(generator, rows)
-        drawn = drawn[in_split(drawn, split)]
+        drawn = drawn[in_split(deciding(drawn), split)]
         kept = np.concatenate([kept, drawn]) if len(kept) else drawn
     return kept[:size]
 
@@ -131,6 +136,28 @@ def read_and_write(
         padding=from_numpy(real[:, 1:]),
         source=from_numpy(source),
         source_padding=from_numpy(np.arange(m) < np.array(sources)[:, None]),
+    )
+
+
+def read_and_written(
+    batch: Batch, names: Sequence[str], *, end: int, title: str, sentence: str
+) -> Example:
+    """The example of the first pair of `read_and_write`.
+
+    `title` has a place for the words that are read, `sentence` one for them and one for what is
+    written.
+    """
+    assert batch.source is not None
+    assert batch.source_padding is not None
+    labels = display_names(batch.targets[0], names)
+    words = display_names(batch.source[0][batch.source_padding[0]], names)
+    answer = " ".join(label for label in labels if label not in ("", names[end]))
+    return Example(
+        title=title.format(" ".join(words)),
+        description=sentence.format(" ".join(words), answer),
+        tokens=display_names(batch.inputs[0], names),
+        labels=labels,
+        source=words,
     )
 
 

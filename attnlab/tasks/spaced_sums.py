@@ -30,6 +30,7 @@ LARGEST, LONGEST = 5, 10
 _BEST = LARGEST * ((LONGEST + 1) // 2)
 EQUALS = LARGEST + _BEST + 1
 _FILLER = 99
+_FILLED = 5  # numbers; so many places of a shorter list decide its split, those left with _FILLER
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,8 @@ class SpacedSums(Worked):
     """Lists of `fewest` to `most` numbers from -5 to 5 (at most 10), each length equally often.
 
     Tokens are the numbers from -5 to 25, the largest sum of all, and =; they are the same for all
-    lengths. The list decides the split: none occurs in both. Each `most` splits lists in its own
-    way, so a model that was trained on lists of 4 and 5 is to be asked for those of
-    ``SpacedSums(5, 5)``, and not of ``SpacedSums(4, 4)``, some of which it knows.
+    lengths. The list alone decides the split: none occurs in both, and it is the same for all
+    `fewest` and `most`.
     """
 
     fewest: int = 4
@@ -92,6 +92,12 @@ class SpacedSums(Worked):
         numbers = generator.integers(2 * LARGEST + 1, size=(rows, self.most))
         counts = generator.integers(self.fewest, self.most + 1, size=(rows, 1))
         return np.where(np.arange(self.most) < counts, numbers, _FILLER)
+
+    def _deciding(self, rows: np.ndarray) -> np.ndarray:
+        filled = np.full((len(rows), max(_FILLED, self.most)), _FILLER)
+        filled[:, : self.most] = rows
+        behind = (filled == _FILLER) & (np.arange(filled.shape[1]) >= _FILLED)
+        return np.where(behind, 0, filled)
 
     def _describe(self, batch: Batch) -> Example:
         title = "Numbers without neighbours, of the largest sum"

@@ -69,7 +69,12 @@ class Worked(Task):
 
     @abstractmethod
     def _sample(self, generator: np.random.Generator, rows: int) -> np.ndarray:
-        """Random rows, which decide the split."""
+        """Random rows, each a question."""
+
+    @abstractmethod
+    def _deciding(self, rows: np.ndarray) -> np.ndarray:
+        """What decides the split of each row: the question alone, whatever the options are, with
+        zeros behind it."""
 
     def written(self, made: Computation) -> list[str]:
         """The nodes whose values are written, in order."""
@@ -116,7 +121,7 @@ class Worked(Task):
         ]
 
     def _drawn(self, split: str, size: int, generator: np.random.Generator) -> list[Question]:
-        rows = draw_contents(split, size, generator, self._sample)
+        rows = draw_contents(split, size, generator, self._sample, self._deciding)
         return [self._question(row) for row in rows.tolist()]
 
     def _draw(self, split: str, size: int, generator: np.random.Generator) -> Batch:

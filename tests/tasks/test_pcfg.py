@@ -52,6 +52,21 @@ def test_batches_hold_what_their_expressions_stand_for(split):
     assert counts == {2, 3, 4, 5}
 
 
+def test_an_expression_alone_decides_its_split():
+    def expressions(task, split, seed):
+        batch = task.batch(split, 64, seed)
+        return {
+            " ".join(task.tokens(words[real]))
+            for words, real in zip(batch.source, batch.source_padding, strict=True)
+        }
+
+    sizes = [(1, 1), (1, 2), (1, 3)]
+    asked = {each for size in sizes for each in expressions(Pcfg(*size), "validation", 0)}
+    for size in sizes:
+        learned = {e for seed in range(1, 40) for e in expressions(Pcfg(*size), "train", seed)}
+        assert not learned & asked, size
+
+
 def test_every_function_is_drawn():
     task = Pcfg()
     words = {word for row in task.batch("train", 300, seed=0).source for word in task.tokens(row)}

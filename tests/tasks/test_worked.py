@@ -9,6 +9,7 @@ import torch
 from attnlab.tasks import UNSCORED, task
 from attnlab.tasks.logic_grids import LogicGrids, clues, fits, tables
 from attnlab.tasks.products import Products
+from attnlab.tasks.sequences import in_split
 from attnlab.tasks.spaced_sums import SpacedSums
 
 EVERY = [
@@ -57,6 +58,40 @@ def test_spaced_sums_have_all_lengths_and_the_best_choice(split):
             if "11" not in "".join(choice)
         ]
         assert tuple(chosen) == min(every)[1]
+
+
+def test_a_list_alone_decides_its_split():
+    sizes = [(4, 4), (3, 4), (4, 5), (3, 7), (4, 10)]
+    asked = {each for size in sizes for each in SpacedSums(*size).questions("validation", 199, 0)}
+    for size in sizes:
+        learned = {q for seed in range(60) for q in SpacedSums(*size).questions("train", 64, seed)}
+        assert len({*map(len, learned)}) == size[1] - size[0] + 1
+        assert not learned & asked, size
+
+
+def test_lists_are_split_as_those_of_the_stored_experiments():
+    """Lists of four numbers are hashed as by a task of four and five, longer ones as they are."""
+    short = [(3, 5, -1, -5), (0, 4, 0, -1), (4, -5, 0, 2, -1), (-5, 2, 3, -4, 1)]
+    assert SpacedSums().questions("validation", 4, seed=0) == short
+    assert SpacedSums(6, 6).questions("train", 1, seed=2) == [(5, -5, -2, -1, -3, 1)]
+
+
+def test_a_puzzle_of_validation_is_learned_in_no_order():
+    kind = LogicGrids()
+    asked = {frozenset(each) for each in kind.questions("validation", 199, seed=1)}
+    learned = [each for seed in range(30) for each in kind.questions("train", 64, seed)]
+    assert not asked & {*map(frozenset, learned)}
+
+
+def test_clues_are_split_alike_whatever_the_number_of_attributes():
+    two, three = LogicGrids(), LogicGrids(3)
+    numbers = np.arange(len(clues(2)))
+    same = np.array([clues(3).index(clue) for clue in clues(2)])
+    rows = np.random.default_rng(0).permuted(np.tile(numbers, (400, 1)), axis=1)[:, :8]
+    kinds = [kind._deciding(each) for kind, each in ((two, rows), (three, same[rows]))]
+    splits = [in_split(each, "validation") for each in kinds]
+    assert np.array_equal(*splits)
+    assert 20 < splits[0].sum() < 90
 
 
 @pytest.mark.parametrize("attributes", [2, 3])
