@@ -71,6 +71,25 @@ def fits(attributes: int) -> np.ndarray:
     return np.array([_true(house, *clue) for clue in clues(attributes)])
 
 
+@cache
+def _masks(attributes: int) -> tuple[int, ...]:
+    """Of each clue the tables that it is true of: bit t of a whole number stands for table t."""
+    return tuple(_bits(row) for row in fits(attributes))
+
+
+@cache
+def _holding(attributes: int) -> tuple[dict[int, int], ...]:
+    """Of each cell, by the item in it, the tables that have it there, as such numbers."""
+    return tuple(
+        {item: _bits(of_cell == item) for item in np.unique(of_cell).tolist()}
+        for of_cell in tables(attributes).T
+    )
+
+
+def _bits(chosen: np.ndarray) -> int:
+    return sum(1 << table for table in np.flatnonzero(chosen).tolist())
+
+
 def _true(house: dict[str, np.ndarray], one: str, how: str, other: str) -> np.ndarray:
     at = int(other) - 1 if other in _PLACES else house[other]
     return {
@@ -174,13 +193,14 @@ class LogicGrids(Worked):
             for chosen in combinations(range(len(question)), count):
                 numbers = [question[place] for place in chosen]
                 fitting = _fitting(self.attributes, numbers, values)
-                decided = left & set(np.flatnonzero((fitting == fitting[:1]).all(0)).tolist())
-                if not decided or not len(fitting):
+                decided = [c for c in left if _item(self.attributes, fitting, c) is not None]
+                if not decided:
                     continue
                 cell, needed = min(decided), dict(values)
                 for other in values:
                     fewer = {each: item for each, item in needed.items() if each != other}
-                    if (chosen or fewer) and _decided(self.attributes, numbers, fewer, cell):
+                    fitting = _fitting(self.attributes, numbers, fewer)
+                    if (chosen or fewer) and _item(self.attributes, fitting, cell) is not None:
                         needed = fewer
                 return cell, (chosen, list(needed))
         raise ValueError(f"the clues {list(question)} leave several tables, or none")
@@ -205,17 +225,17 @@ class LogicGrids(Worked):
 
     def _puzzle(self, generator: np.random.Generator) -> list[int]:
         """Clues of a random table, drawn until they leave no other, without those not needed."""
-        fit = fits(self.attributes)
+        fit, masks = fits(self.attributes), _masks(self.attributes)
         table = generator.integers(fit.shape[1])
         chosen: list[int] = []
-        allowed = np.ones(fit.shape[1], dtype=bool)
+        allowed = _fitting(self.attributes, (), {})
         for number in generator.permutation(np.flatnonzero(fit[:, table])).tolist():
-            if (allowed & ~fit[number]).any():
+            if allowed & ~masks[number]:
                 chosen.append(number)
-                allowed &= fit[number]
+                allowed &= masks[number]
         for number in list(chosen):
             others = [each for each in chosen if each != number]
-            if fit[others].all(0).sum() == 1:
+            if _fitting(self.attributes, others, {}).bit_count() == 1:
                 chosen = others
         return chosen
 
@@ -224,25 +244,28 @@ class LogicGrids(Worked):
         return self._described(batch, title, "{} is followed by {}.")
 
 
-def _fitting(attributes: int, numbers: Sequence[int], cells: Mapping[int, int]) -> np.ndarray:
-    """The tables (tables, cells) that these clues and the items in some cells leave."""
-    every = tables(attributes)
-    allowed = fits(attributes)[list(numbers)].all(0)
-    for place, item in cells.items():
-        allowed &= every[:, place] == item
-    return every[allowed]
+def _fitting(attributes: int, numbers: Sequence[int], cells: Mapping[int, int]) -> int:
+    """The tables that these clues and the items in some cells leave, as bits."""
+    found, masks, holding = (
+        (1 << len(tables(attributes))) - 1,
+        _masks(attributes),
+        _holding(attributes),
+    )
+    for number in numbers:
+        found &= masks[number]
+    for cell, item in cells.items():
+        found &= holding[cell].get(item, 0)
+    return found
 
 
-def _decided(
-    attributes: int, numbers: Sequence[int], cells: Mapping[int, int], cell: int
-) -> list[int]:
-    """The item that these clues and cells leave for a cell, in a list; [] for several or none."""
-    items = _fitting(attributes, numbers, cells)[:, cell]
-    return [int(items[0])] if len(items) and (items == items[0]).all() else []
+def _item(attributes: int, fitting: int, cell: int) -> int | None:
+    """The item that all of these tables have in a cell; None where there are several, or none."""
+    own = [item for item, held in _holding(attributes)[cell].items() if fitting & held]
+    return own[0] if len(own) == 1 else None
 
 
 def _rule(attributes: int, count: int, cell: int, places: Sequence[int], *values: int) -> Any:
     """The rule of a step, from the numbers of ``count`` clues and the items in the cells
     ``places``; None where these decide nothing, as wrong items may."""
     cells = dict(zip(places, values[count:], strict=True))
-    return next(iter(_decided(attributes, values[:count], cells, cell)), None)
+    return _item(attributes, _fitting(attributes, values[:count], cells), cell)
