@@ -6,8 +6,8 @@ asked for new lists of five numbers, and of six, seven and eight. The forms of t
 
     answer      the answer alone
     scratchpad  all steps of the computation, then the answer
-    filler      the control, for sums: as many tokens as the scratchpad, but all of them are "=";
-                if the room to compute mattered and not what is written, it would help as much
+    filler      the control: as many tokens as the scratchpad, but all of them are "="; if the room
+                to compute mattered and not what is written, it would help as much
 
 All are language models of two layers of width 64, four heads, T5's bias by distance, the output
 matrix apart from the embedding; the same updates, batches and peak learning rate. Answers are
@@ -61,6 +61,11 @@ class FilledSums(Filler, SpacedSums):
     """Largest sums after a filler."""
 
 
+@dataclass(frozen=True)
+class FilledProducts(Filler, Products):
+    """Products after a filler."""
+
+
 FORMS: dict[str, tuple[type[SpacedSums], bool]] = {
     "answer": (SpacedSums, False),
     "filler": (FilledSums, True),
@@ -69,17 +74,22 @@ FORMS: dict[str, tuple[type[SpacedSums], bool]] = {
 TASKS: dict[str, Worked] = {
     **{f"sums, {form}": of(*TRAINED, scratchpad=pad) for form, (of, pad) in FORMS.items()},
     "products, answer": Products(),
+    "products, filler": FilledProducts(scratchpad=True),
     "products, scratchpad": Products(scratchpad=True),
 }
 
 
 @torch.no_grad()
 def written(model: Any, task: Worked, questions: Sequence[Question]) -> list[dict[str, int]]:
-    """What a model states for each question, greedily; questions of one length."""
-    asked = torch.tensor([task.asked(each) for each in questions])
-    steps = len(task.of(questions[:1]).targets[0]) + 1 - asked.shape[1]
-    said = generate(model, asked, steps, temperature=0.0)[:, asked.shape[1] :]
-    return [task.stated(each, row) for each, row in zip(questions, said, strict=True)]
+    """What a model states for each question, greedily; all questions of a length at once."""
+    found: dict[int, dict[str, int]] = {}
+    for n in sorted({*map(len, questions)}):
+        own = [place for place, each in enumerate(questions) if len(each) == n]
+        asked = torch.tensor([task.asked(questions[place]) for place in own])
+        steps = len(task.of([questions[own[0]]]).targets[0]) + 1 - asked.shape[1]
+        said = generate(model, asked, steps, temperature=0.0)[:, asked.shape[1] :]
+        found |= {p: task.stated(questions[p], row) for p, row in zip(own, said, strict=True)}
+    return [found[place] for place in range(len(questions))]
 
 
 def kinds(made: Sequence[Computation], stated: Sequence[dict[str, int]]) -> dict[str, float]:
@@ -97,19 +107,20 @@ def scored(model: Any, task: Worked, questions: Sequence[Question]) -> dict[str,
     stated = written(model, task, questions)
     made = [task.computation(each) for each in questions]
     pairs = [*zip(questions, stated, strict=True)]
-    found = {"right": _share([task.right(each, said) for each, said in pairs])}
+    found = {"right": share([task.right(each, said) for each, said in pairs])}
     if isinstance(task, Products):
         for node in task.answer(made[0]):
             own = [
                 said[node] == graph.values[node] for graph, said in zip(made, stated, strict=True)
             ]
-            found[f"{node} right"] = _share(own)
+            found[f"{node} right"] = share(own)
     if task.scratchpad and not isinstance(task, Filler):
         found.update(kinds(made, stated))
     return found
 
 
-def _share(right: Sequence[bool]) -> float:
+def share(right: Sequence[bool]) -> float:
+    """The share of what is right, in per cent."""
     return round(100 * sum(right) / len(right), 2)
 
 

@@ -106,6 +106,16 @@ def answers(model: nn.Module, batch: Batch) -> Answers:
     return Answers(right.all(1), forced.all(1), early)
 
 
+def shares(model: nn.Module, batch: Batch) -> dict[str, float]:
+    """What is scored of the answers to a batch, in per cent."""
+    said = answers(model, batch)
+    return {
+        "right": percent(said.right),
+        "right, end forced": percent(said.forced),
+        "ends early": percent(said.early),
+    }
+
+
 @cache
 def questions(lengths: str, size: int = ASKED) -> Batch:
     """Commands that were not trained on, of ``"known lengths"`` or ``"longer"``."""
@@ -122,10 +132,8 @@ def _scores(trained: Trained) -> Scores:
     found: dict[str, float] = {}
     for lengths in ("known lengths", "longer"):
         batch = questions(lengths, 16 if trained.quick else ASKED)
-        said = answers(trained.model, batch)
-        found[f"{lengths}, right"] = percent(said.right)
-        found[f"{lengths}, right, end forced"] = percent(said.forced)
-        found[f"{lengths}, ends early"] = percent(said.early)
+        for name, share in shares(trained.model, batch).items():
+            found[f"{lengths}, {name}"] = share
     return found
 
 
