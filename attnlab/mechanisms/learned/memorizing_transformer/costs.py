@@ -15,4 +15,4 @@ def found(chosen: MemorizingOptions) -> sympy.Expr:
 
 def launches(chosen: MemorizingOptions) -> sympy.Expr:
     """An approximate search is made for one segment after the other, an exact one for many."""
-    return n / c if chosen.search == "approximate" else sympy.S.One
+    return n / c if chosen.search == "approximate" else sympy.Integer(1)

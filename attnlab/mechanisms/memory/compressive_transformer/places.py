@@ -48,4 +48,4 @@ def columns(
 def launches(chosen: CompressiveOptions) -> sympy.Expr:
     """Which inputs are the most used is known only when later segments have attended to them."""
     n, c = letters("n c")
-    return n / c if chosen.compression == "most_used" else sympy.S.One
+    return n / c if chosen.compression == "most_used" else sympy.Integer(1)
