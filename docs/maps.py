@@ -49,14 +49,27 @@ def _on_the_wall(card: Card) -> Implied | None:
         return None
     tile = next(tile for tile in wall()._wall["tiles"] if tile["name"] == card.name)
     under = f", with {tile['options']}" if tile["options"] else ""
+    own = "; what is the mechanism's own is untrained" if tile["drawn"] else ""
     weights, masked = found
+    if tile["all_drawn"]:
+        return Implied(
+            weights,
+            masked,
+            _rows(),
+            f"Rows are queries, columns keys; an untrained layer{under}: it has no projections "
+            "like those of attention.",
+        )
     return Implied(
         weights,
         masked,
-        [token.strip() or "␣" for token in wall()._wall["tokens"]],
+        _rows(),
         "Rows are queries, columns keys; the mean of the heads of a layer with the projections of "
-        f"a small trained model{under}.",
+        f"full attention in a small trained model{under}{own}.",
     )
+
+
+def _rows() -> list[str]:
+    return [token.strip() or "␣" for token in wall()._wall["tokens"]]
 
 
 def _of_places(card: Card) -> Implied | None:

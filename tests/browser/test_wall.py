@@ -77,7 +77,7 @@ def slide(wall: Any, at: str) -> None:
 def test_a_tile_with_a_drawn_map_for_every_mechanism(wall: Any) -> None:
     found = names(wall)
     assert sorted(found) == sorted(MIXING)
-    assert found == sorted(found, key=lambda name: MIXING[name].paper.year)
+    assert found == sorted(found, key=lambda name: (name != "full", MIXING[name].paper.year))
     states = wall.get_by_test_id("map").evaluate_all("maps => maps.map(m => m.dataset.state)")
     assert set(states) == {"drawn"}
     for tile in wall.get_by_test_id("tile").all():
@@ -87,9 +87,14 @@ def test_a_tile_with_a_drawn_map_for_every_mechanism(wall: Any) -> None:
         for words in (str(card.paper.year), "FLOPs", card.gives_up):
             assert words in tile.inner_text()
             assert words in tile.get_attribute("aria-label")
-        own = tile.locator(".wl-random")
+        own = tile.locator(".av-untrained")
         drawn = next(t for t in LAYERS if t.card.name == card.name).drawn
         assert own.count() == bool(drawn)
+        assert not drawn or "untrained" in tile.get_attribute("aria-label")
+    whole = "title => title.scrollWidth <= title.clientWidth"
+    assert all(title.evaluate(whole) for title in wall.locator(".wl-title").all())
+    assert wall.get_by_test_id("weight-legend").is_visible()
+    assert wall.get_by_test_id("causal").input_value() == "1", "as the layer was trained"
 
 
 def test_masked_cells_are_hatched_and_others_are_not(wall: Any) -> None:
@@ -160,10 +165,39 @@ def test_hover_takes_less_than_a_frame_at_sixty_tiles(notebook: Any, lab: Any, p
     assert milliseconds < 32  # two frames, as other tests run beside it, took
 
 
+def test_a_cross_runs_through_the_maps_once_and_ends(
+    notebook: Any, lab: Any, page: Any, soon: Any
+) -> None:
+    wall = file(notebook, lab, page)
+    tiles = wall.get_by_test_id("tiles")
+    soon(lambda: tiles.get_attribute("data-hover"), "yes")
+    begun = marks(wall)[0]
+    soon(lambda: marks(wall)[0][0] > begun[0] and marks(wall)[0][0] == marks(wall)[0][1], True)
+    soon(lambda: tiles.get_attribute("data-hover"), "")
+    page.wait_for_timeout(700)
+    assert tiles.get_attribute("data-hover") == ""
+    page.emulate_media(reduced_motion="reduce")
+    wall = file(notebook, lab, page)
+    page.wait_for_timeout(900)
+    assert not wall.get_by_test_id("tiles").get_attribute("data-hover")
+
+
+def test_an_opened_tile_is_whole_on_a_phone(notebook: Any, lab: Any, page: Any) -> None:
+    wall = file(notebook, lab, page, wide=358)
+    wall.locator("[data-name=full]").click()
+    detail = wall.get_by_test_id("detail")
+    detail.wait_for()
+    page.evaluate(FRAME)
+    box, large = detail.bounding_box(), detail.get_by_test_id("large").bounding_box()
+    assert large["x"] + large["width"] <= box["x"] + box["width"]
+    assert large["y"] + large["height"] <= detail.get_by_test_id("code").bounding_box()["y"]
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
 def test_choices_reach_python_and_come_back(notebook: Any, wall: Any, soon: Any) -> None:
     before = wall.locator("[data-name=full] canvas").evaluate("canvas => canvas.toDataURL()")
     wall.get_by_test_id("weights").select_option("random")
-    wall.get_by_test_id("causal").select_option("1")
+    wall.get_by_test_id("causal").select_option("")
     wall.get_by_test_id("head").select_option("2")
 
     def changed() -> bool:
@@ -172,9 +206,9 @@ def test_choices_reach_python_and_come_back(notebook: Any, wall: Any, soon: Any)
         return set(states) == {"drawn"} and bool(now != before)
 
     soon(changed, True)
-    wanted = {"weights": "random", "causal": True, "head": 2}
+    wanted = {"weights": "random", "causal": False, "head": 2}
     told(notebook, lambda now: wanted.items() <= now.items())
-    for testid, value in (("weights", "trained"), ("causal", ""), ("head", "")):
+    for testid, value in (("weights", "borrowed"), ("causal", "1"), ("head", "")):
         wall.get_by_test_id(testid).select_option(value)
     soon(lambda: wall.locator("[data-name=full] canvas").evaluate("c => c.toDataURL()"), before)
 
@@ -205,6 +239,7 @@ def test_filter_and_order(wall: Any, soon: Any) -> None:
     wall.get_by_test_id("order").select_option("name")
     able = [card for card in MIXING.values() if card.name in fixed and card.causal != "never"]
     by_title = [card.name for card in sorted(able, key=lambda card: card.title)]
+    assert "full" not in by_title
     soon(lambda: names(wall), by_title)
     wall.get_by_test_id("more").click()
     wall.get_by_test_id("family").select_option("")
@@ -281,7 +316,7 @@ def test_a_saved_file_is_alive_without_a_network(
     assert sorted(names(wall)) == sorted(MIXING)
     full = wall.locator("[data-name=full] canvas")
     seen = {full.evaluate("canvas => canvas.toDataURL()")}
-    for weights, causal in itertools.product(("random", "trained"), ("1", "")):
+    for weights, causal in itertools.product(("random", "borrowed"), ("", "1")):
         wall.get_by_test_id("weights").select_option(weights)
         wall.get_by_test_id("causal").select_option(causal)
         page.evaluate(FRAME)

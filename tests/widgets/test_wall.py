@@ -7,6 +7,7 @@ import json
 import re
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +17,12 @@ from attnlab_widgets import wall as wall_module
 from attnlab_widgets import wall_cards
 from attnlab_widgets.wall import MODEL, Wall, wall
 from attnlab_widgets.wall.bytes import decode, encode
+from attnlab_widgets.wall.picture import arranged, levels_of, only_keys, pictured
 from attnlab_widgets.wall_cards import FEW
 
 import attnlab
 from attnlab import pretrained
+from attnlab.figures.drawing import Drawing
 from attnlab.lens import side_by_side
 from attnlab.measure.count import count
 
@@ -116,7 +119,7 @@ def test_the_trained_map_of_full_attention_is_that_of_the_model(shown: Wall) -> 
     ids = task.encode(TEXT)
     with attnlab.watch(model) as seen:
         model(ids[None])
-    shown.causal = True
+    assert shown.causal, "as the layer was trained"
     try:
         for head in range(4):
             shown.head = head
@@ -125,7 +128,7 @@ def test_the_trained_map_of_full_attention_is_that_of_the_model(shown: Wall) -> 
             assert not masked[np.tril_indices(len(ids))].any()
             assert masked[np.triu_indices(len(ids), 1)].all()
     finally:
-        shown.causal, shown.head = False, None
+        shown.head = None
 
 
 def test_bytes_are_read_back_within_their_error() -> None:
@@ -161,7 +164,7 @@ def test_what_is_chosen_is_computed_once_and_sent_tile_by_tile(fresh: Wall) -> N
     header, data = sent[0][0], sent[0][1][0]
     read, _ = decode(data, {**header, "at": 0})
     np.testing.assert_array_equal(read.mean(0), fresh.map(names[0])[0])  # type: ignore[index]
-    fresh.weights = "trained"
+    fresh.weights = "borrowed"
     fresh.weights = "random"
     assert len(sent) == len(names)
 
@@ -169,11 +172,15 @@ def test_what_is_chosen_is_computed_once_and_sent_tile_by_tile(fresh: Wall) -> N
 def test_a_prefix_has_maps_of_its_own_and_lengths_beyond_keep_them(shown: Wall) -> None:
     n = len(shown._wall["tokens"])
     assert shown._wall["lengths"][-1] == 65_536
-    whole = shown.map("full")
+    whole = {name: shown.map(name) for name in ("full", "bigbird")}
     shown.length = 8
     try:
         assert shown.map("full")[0].shape == (8, 8)  # type: ignore[index]
-        assert not np.allclose(shown.map("full")[0], whole[0][:8, :8], atol=1e-3)  # type: ignore[index]
+        same = {
+            name: np.allclose(shown.map(name)[0], before[0][:8, :8], atol=1e-3)  # type: ignore[index]
+            for name, before in whole.items()
+        }
+        assert same == {"full": True, "bigbird": False}, "one sees the past alone, one both sides"
         shown.length = 65_536
         assert shown.map("full")[0].shape == (n, n)  # type: ignore[index]
     finally:
@@ -279,32 +286,43 @@ def test_a_saved_page_holds_all_that_can_be_chosen(fresh: Wall) -> None:
     n = len(fresh._wall["tokens"])
     assert len(fresh._data) > before
     assert set(json.loads(zlib.decompress(fresh._headers))) == {
-        f"{weights} {seen} {n}" for weights in ("trained", "random") for seen in ("both", "causal")
+        f"{weights} {seen} {n}" for weights in ("borrowed", "random") for seen in ("both", "causal")
     }
+
+
+def maps_of(drawing: Drawing) -> list[Any]:
+    """The maps of the tiles, without the colours of the legend."""
+    square = (78, 78)
+    return [p for kind, p in drawing.parts if kind == "map" and p["box"][2:] == square]
 
 
 def test_the_picture_has_a_map_for_each_tile(shown: Wall) -> None:
     from PIL import Image
 
     drawing = shown.still()
-    maps = [part for kind, part in drawing.parts if kind == "map"]
+    maps = maps_of(drawing)
     assert len(maps) == min(48, len(MIXING))
     assert any((part["levels"] == 256).any() for part in maps), "masked cells are hatched"
     words = [part["content"] for kind, part in drawing.parts if kind == "text"]
     tokens = len(shown._wall["tokens"])
     assert words[0] == f"48 of {len(MIXING)} mechanisms on the same {tokens} tokens"
-    assert {card.title for card in attnlab.cards() if card.name == "full"} <= set(words)
+    tiles = arranged(shown)[:48]
+    joined = "".join(words).replace(" ", "")  # a title may go on in a second line
+    titles = [re.sub(r"(: | \().*$", "", tile["title"]).replace(" ", "") for tile in tiles]
+    assert all(title in joined for title in titles), "none is cut"
+    assert words.count("untrained") == sum(bool(tile["drawn"]) for tile in tiles)
+    assert {"masked", "weight 0", "its only key: always 1"} <= set(words)
     bundle, _ = shown._repr_mimebundle_()
     picture = base64.b64decode(bundle["image/png"])
     assert Image.open(io.BytesIO(picture)).width == 2 * drawing.wide, "sharp within its bytes"
     shown.seeing = "both sides"
     try:
-        fewer = [part for kind, part in shown.still().parts if kind == "map"]
+        fewer = maps_of(shown.still())
     finally:
         shown.seeing = "all"
     shown.seeing = "few"
     try:
-        few = [part for kind, part in shown.still().parts if kind == "map"]
+        few = maps_of(shown.still())
     finally:
         shown.seeing = "all"
     assert len(few) == len(FEW) == 8
@@ -312,10 +330,25 @@ def test_the_picture_has_a_map_for_each_tile(shown: Wall) -> None:
     assert len(fewer) == len(able) < len(maps)
 
 
-def test_order_and_filter(shown: Wall) -> None:
-    from attnlab_widgets.wall.picture import arranged
+def test_colours_are_the_square_root_of_the_weight_and_the_only_key_is_framed() -> None:
+    weights = np.array([[1, 0], [0.25, 0.49]])
+    masked = np.array([[False, True], [False, False]])
+    np.testing.assert_array_equal(levels_of(weights, masked, signed=False)[1], [127, 178])
+    np.testing.assert_array_equal(only_keys(weights, masked), [[True, False], [False, False]])
+    levels, signed = pictured(weights, masked)
+    own = levels[: len(levels) // 2, : len(levels) // 2]
+    assert (own[1:-1, 1:-1] == 257).all(), "paper"
+    assert (own[[0, -1]] == 256).all(), "a frame"
+    assert not signed
+    assert not only_keys(0.9 * weights, masked).any(), "less than all of it says something"
+    large = levels_of(np.array([[4, 1]]), np.array([[False, False]]), signed=False)
+    np.testing.assert_array_equal(large, [[254, 127]])
 
-    years = [tile["year"] for tile in arranged(shown)]
+
+def test_order_and_filter(shown: Wall) -> None:
+    first, *others = arranged(shown)
+    assert first["name"] == "full"
+    years = [tile["year"] for tile in others]
     assert years == sorted(years)
     shown.order, shown.family = "cost", "fixed"
     try:

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
-  arranged, arrangedAround, bytes, flops, lengthSaid, levelsOf, mapOf, onScale, openTile, pairsOf, readAloud, setName, short, strongestKeys, three, word,
+  arranged, arrangedAround, bytes, flops, lengthSaid, mapOf, onlyKeys, onScale, openTile, pairsOf, readAloud, scaleSaid, setName, short, strongestKeys, three, word,
 } from "#lib/wall.js";
 
 /** As wall_bytes.encode writes it: two heads of one row of three, scales 0.5 and 0.25. */
@@ -33,22 +33,35 @@ test("one head, or the mean of all, masked where all are", () => {
   const mean = mapOf(tile, null);
   assert.deepEqual([...mean.masked], [0, 0, 0]);
   assert.equal(mean.values[2], 0.375);
-  assert.equal(mean.largest, 0.375);
   assert.equal(pairsOf(mapOf(tile, 0)), 2);
   assert.equal(mapOf({ ...tile, h: 1 }, 3).values[2], 0.5, "a layer without heads has one map");
 });
 
-test("colours compare a weight with an even share of what its row may attend to", () => {
-  const map = { n: 2, m: 4, signed: false, largest: 0.5 };
-  const values = [0.25, 0.25, 0.25, 0.25, 0.5, 0.5, 0, 0];
-  const masked = [0, 0, 0, 0, 0, 0, 1, 1];
-  const even = Math.round(255 / 3);
-  const levels = [...levelsOf({ ...map, values, masked })];
-  assert.deepEqual(levels, [even, even, even, even, even, even, 0, 0]);
-  const sharp = [...levelsOf({ ...map, values: [1, 0, 0, 0, 0, 0, 0, 0], masked: new Array(8).fill(0) })];
-  assert.deepEqual(sharp, [Math.round((255 * 16) / 18), 0, 0, 0, 0, 0, 0, 0]);
-  const signs = levelsOf({ n: 1, m: 3, signed: true, largest: 4, values: [-4, 0, 1], masked: [0, 0, 0] });
-  assert.deepEqual([...signs], [0, 128, Math.round(127.5 + 127.5 / 2)]);
+const tileOf = (values, { n = 1, signed = false, masked = values.map(() => 0) } = {}) =>
+  mapOf({ h: 1, n, m: values.length / n, signed, weights: Float32Array.from(values), masked: Uint8Array.from(masked) }, null);
+
+test("the colour is the square root of the weight, from 0 to 1, in all maps", () => {
+  const plain = tileOf([0, 0.25, 0.49]);
+  assert.deepEqual([...plain.levels], [0, Math.round(255 * 0.5), Math.round(255 * 0.7)]);
+  assert.equal(scaleSaid(plain), "");
+});
+
+test("a map with both signs, or beyond 1, goes to its largest and says so", () => {
+  const signs = tileOf([-4, 0, 1], { signed: true });
+  assert.deepEqual([...signs.levels], [0, 128, Math.round(127.5 + 127.5 / 2)]);
+  assert.equal(scaleSaid(signs), "±4.00");
+  const large = tileOf([4, 0, 1]);
+  assert.deepEqual([...large.levels], [255, 0, Math.round(255 / 2)]);
+  assert.equal(scaleSaid(large), "to 4.00");
+});
+
+test("the only key of a query has all of its weight: it is told apart, and left out of the scale", () => {
+  const causal = { n: 2, masked: [0, 1, 0, 0] };
+  assert.deepEqual(tileOf([1, 0, 0.5, 0.5], causal).alone, [0]);
+  assert.deepEqual(tileOf([0.8, 0, 0.5, 0.5], causal).alone, [], "less than all says something");
+  const signs = tileOf([1, 0, -0.25, 0.25], { ...causal, signed: true });
+  assert.equal(signs.top, 0.25);
+  assert.deepEqual(onlyKeys({ n: 1, m: 2, values: [1, 0], masked: [0, 0] }), [], "a key of weight 0 is a key");
 });
 
 const TILES = [
@@ -68,6 +81,12 @@ test("order and filter", () => {
   assert.equal(order({ seeing: "causal" }), "ac");
   assert.equal(order({ seeing: "few" }), "a");
   assert.equal(order({ seeing: "both sides" }), "ab");
+});
+
+test("full attention stands first, whatever the order", () => {
+  const names = (by) => arranged([...TILES, { ...TILES[0], name: "full", title: "Full", year: 2024, time: [99, 99] }], { order: by, family: "", seeing: "all", at: 0 }).map(({ name }) => name);
+  for (const by of ["year", "name", "cost", "family"]) assert.equal(names(by)[0], "full");
+  assert.deepEqual(names("year"), ["full", "b", "c", "a"]);
 });
 
 test("numbers in three digits", () => {

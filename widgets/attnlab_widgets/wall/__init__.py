@@ -47,13 +47,14 @@ class Wall(BaseWidget):
     ``only``    the names of the mechanisms that have a tile; all of the catalogue by default
     ``layer``   which layer of the model gives its vectors and projections, from 0
 
-    What is chosen can be read and set from Python: ``weights`` ("trained", "random": the
-    projections; what only one mechanism has is random in both), ``causal`` (the past alone, where a
-    mechanism leaves the choice), ``length`` (of the sentence: a prefix, or beyond it, where costs
-    follow but maps stay), ``head`` (None = the mean of all), ``order``, ``family``, ``seeing`` (a
-    filter; "few" are eight to begin with), ``opened`` (the name of a mechanism, "" = none),
-    ``shelf`` ("mechanisms", or a role of the other shelves: "feed", "join", "depth", "objective",
-    "compress", whose pages have pictures of their own).
+    What is chosen can be read and set from Python: ``weights`` ("borrowed", "random": the
+    projections; what only one mechanism has is untrained in both), ``causal`` (the past alone,
+    where a mechanism leaves the choice: as the layer was trained that lends its projections),
+    ``length`` (of the sentence: a prefix, or beyond it, where costs follow but maps stay), ``head``
+    (None = the mean of all), ``order`` (of all but full attention, which stands first), ``family``,
+    ``seeing`` (a filter; "few" are eight to begin with), ``opened`` (the name of a mechanism, "" =
+    none), ``shelf`` ("mechanisms", or a role of the other shelves: "feed", "join", "depth",
+    "objective", "compress", whose pages have pictures of their own).
 
     ``save_html`` first computes what is missing, so that all of it works in the file.
     """
@@ -64,8 +65,8 @@ class Wall(BaseWidget):
     _about = traitlets.Bytes().tag(sync=True)
     _headers = traitlets.Bytes().tag(sync=True)
     _data = traitlets.Bytes().tag(sync=True)
-    weights = Choice(("trained", "random"), "trained").tag(sync=True)
-    causal = traitlets.Bool(False).tag(sync=True)
+    weights = Choice(("borrowed", "random"), "borrowed").tag(sync=True)
+    causal = traitlets.Bool(True).tag(sync=True)
     length = traitlets.Int(1).tag(sync=True)
     head = traitlets.Int(None, allow_none=True).tag(sync=True)
     order = Choice(("year", "family", "cost", "name"), "year").tag(sync=True)
@@ -94,7 +95,7 @@ class Wall(BaseWidget):
         dim, heads = read.source.dim, read.source.heads
         n = len(read.tokens)
         lengths = sorted({n, *(k for k in SHORTER if k < n), *_powers(n)})
-        told = [described(each, lengths, dim, heads) for each in self._built("trained", False)]
+        told = [described(each, lengths, dim, heads) for each in self._built("borrowed", True)]
         self._wall: dict[str, Any] = {
             "text": text,
             "tokens": read.tokens,
@@ -115,7 +116,7 @@ class Wall(BaseWidget):
         key = weights, causal
         if key not in self._layers:
             source = self._read.source
-            given = source if weights == "trained" else None
+            given = source if weights == "borrowed" else None
             made = layers(source.dim, source.heads, causal=causal, source=given)
             known = {layer.card.name: layer for layer in made}
             names = known if self._only is None else self._only
@@ -173,7 +174,7 @@ class Wall(BaseWidget):
         return draw(self)
 
     def _saved_state(self) -> dict[str, Any]:
-        for weights in ("trained", "random"):
+        for weights in ("borrowed", "random"):
             for causal in (False, True):
                 for n in (k for k in self._wall["lengths"] if k <= len(self._read.tokens)):
                     self._compute(weights, causal, n)

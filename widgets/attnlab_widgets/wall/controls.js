@@ -3,9 +3,11 @@ import { bar } from "#parts/bar.js";
 import { choice, el, slider } from "#parts/dom.js";
 import { lengthSaid } from "#lib/wall.js";
 
-const HELP = `Each tile is one attention mechanism on the same sentence. Row i of its map shows how much position i takes from every other one: dark is less than an even share, bright is much more, hatched means that the mechanism does not let the pair meet. Blue and orange maps have weights of both signs.
+const HELP = `Each tile is one attention mechanism on the same sentence. Row i of its map shows how much position i takes from every other one: the colour goes by the square root of the weight, from 0 (dark) to 1 (bright); hatched means that the mechanism does not let the pair meet. A cell with a frame is the only key of its query, so that its weight is always 1. Blue and orange maps have weights of both signs, and go to their largest.
 
-With trained weights, the vectors and the projections (queries, keys, values, output) of one layer of a small language model go into every mechanism, so that the maps differ by the mechanism alone. What only one mechanism has is random: its tile says so, and names it when it is opened.
+The projections are borrowed: the vectors and the projections (queries, keys, values, output) of one layer of a small language model go into every mechanism, so that the maps differ by the mechanism alone. That layer was trained to see the past alone, so “past only” is how the wall begins; with “both sides” even full attention does what nobody trained it for. What only one mechanism has is untrained: its tile says so, and names it when it is opened. No mechanism was trained as such.
+
+Full attention stands first, whatever the order.
 
 Point at a map to follow one pair through all of them, or at a word; click a tile, or press Enter, to open it. The slider goes beyond the sentence: the maps stay, FLOPs and memory follow.
 
@@ -16,8 +18,8 @@ const SHELVES = [["mechanisms", "mechanisms"], ["feed", "feed-forward layers"], 
 export function controls(store, view) {
   const { lengths, heads } = store.wall;
   const length = slider("Length", "length", { min: 0, max: lengths.length - 1, step: 1 }, (at) => store.set({ length: lengths[at] }));
-  const weights = choice("Weights", "weights", [["trained", "trained"], ["random", "random"]], (value) => store.set({ weights: value }));
-  const causal = choice("Direction", "causal", [["", "both sides"], ["1", "past only"]], (value) => store.set({ causal: value !== "" }));
+  const weights = choice("Projections", "weights", [["borrowed", "borrowed"], ["random", "random"]], (value) => store.set({ weights: value }));
+  const causal = choice("Direction", "causal", [["1", "past only"], ["", "both sides"]], (value) => store.set({ causal: value !== "" }));
   const headNames = [["", "mean"], ...Array.from({ length: heads }, (_, at) => [String(at), String(at)])];
   const head = choice("Head", "head", headNames, (value) => store.set({ head: value === "" ? null : Number(value) }));
   const order = choice("Order", "order", [["year", "year"], ["family", "family"], ["cost", "cost"], ["name", "name"]], (value) => store.set({ order: value }));

@@ -2,7 +2,7 @@
 import { el, sized } from "#parts/dom.js";
 import { equation } from "./mathml.js";
 import { headed } from "#parts/table.js";
-import { bytes, flops, grouped, lengthSaid, pairsOf, percent, strongestKeys, three } from "#lib/wall.js";
+import { bytes, flops, grouped, lengthSaid, pairsOf, percent, scaleSaid, strongestKeys, three } from "#lib/wall.js";
 import { costChart } from "./chart.js";
 import { aboutPage, pagePicture } from "./around.js";
 import { paintMap } from "./paint.js";
@@ -159,10 +159,11 @@ export function detailPanel(store, view) {
       ["family", card.family],
       ["direction", { never: `both sides only: ${card.because}`, optional: "both sides, or the past alone", always: `the past alone: ${card.because}` }[card.causal]],
       ["drawn with", card.options || "its usual options"],
-      ["random", drawn],
+      ["untrained", drawn],
       [`at ${lengthSaid(store.get("length"), store.n)}`, `${flops(card.time[at])} (time ${card.time_order}), ${bytes(card.memory[at])} (memory ${card.memory_order})${share}`],
       ...(card.structure ? [["is told", card.structure]] : []),
       ["the map", tile?.why ?? tile?.how ?? "is being computed"],
+      ...(map && scaleSaid(map) ? [["colours", `${scaleSaid(map)}, the largest weight of this map`]] : []),
       ...(map ? [["pairs that meet", `${grouped(pairsOf(map))} of ${grouped(map.n * map.m)} (${store.headSaid(card.name)})`]] : []),
     ];
     return el("dl", { class: "wl-list" }, ...rows.flatMap(([name, value]) => [el("dt", { text: name }), el("dd", { text: value })]));

@@ -12,9 +12,23 @@ export function paintMap(context, map, x, y, wide, high, view) {
   hatched(context, x, y, wide, high, view.colour("--wl-hatch"));
   context.imageSmoothingEnabled = false;
   context.drawImage(bitmap(pixels, map.m, map.n), x, y, wide, high);
+  outline(context, map, x, y, wide, high, view);
   if (map.m > map.n) {
     context.fillStyle = view.colour("--av-paper");
     context.fillRect(x + (wide * map.n) / map.m - 1, y, 2, high);
+  }
+}
+
+/** The only key of a query has a frame in place of a colour. */
+function outline(context, map, x, y, wide, high, view) {
+  const [across, down] = [wide / map.m, high / map.n];
+  context.strokeStyle = view.colour("--av-quiet");
+  context.lineWidth = 1;
+  for (const at of map.alone) {
+    const [left, top] = [x + (at % map.m) * across, y + Math.floor(at / map.m) * down];
+    context.fillStyle = view.colour("--av-paper");
+    context.fillRect(left, top, across, down);
+    context.strokeRect(left + 0.5, top + 0.5, Math.max(1, across - 1), Math.max(1, down - 1));
   }
 }
 

@@ -1,7 +1,7 @@
 """The wall as a still picture of what is chosen, drawn in Python alone.
 
-It reads the same bytes as the front end and follows its scale of colours (``lib/wall.js``): a
-weight is compared with an even share of what its row may attend to.
+It reads the same bytes as the front end and follows its scale of colours (``lib/wall.js``): the
+square root of the weight, from 0 to 1.
 """
 
 import re
@@ -14,15 +14,19 @@ from numpy.typing import NDArray
 from attnlab.catalog import TITLES
 from attnlab.figures.drawing import Drawing
 from attnlab.figures.theme import CIVIDIS, HATCHING, SIGNED, THEMES, Theme, blend
+from attnlab_widgets.legend import draw_untrained, draw_weights
 from attnlab_widgets.wall.around import thumbnails
 from attnlab_widgets.wall.bytes import decode
 
 _TILE, _COLUMNS, _ROWS, _MARGIN, _GAP = 153, 6, 6, 12, 8  # more columns before more rows
-_TOP, _HIGH, _MAP, _FINER = 64, 106, 78, 2
+_TOP, _HIGH, _MAP, _FINER = 88, 120, 78, 2
 _PART = 380  # pixels of a page of another shelf
-_BACK, _LINE = 255, 256  # of the palette, after its colours: the hatching of masked cells
+_BACK, _LINE, _PAPER = 255, 256, 257  # of the palette, after its colours: masked cells, only keys
 _PITCH = 8
 _MOST = 48  # tiles of a picture that is sharp within the bytes of a still
+
+FIRST = "full"
+"""What the others are compared with."""
 
 Levels = NDArray[np.int64]
 
@@ -45,6 +49,7 @@ def draw(wall: Any) -> Drawing:
     drawing.text(said, _MARGIN, 20, size=15)
     sentence = "".join(tokens).replace("␣", " ").strip()
     drawing.text(textwrap.shorten(sentence, 150, placeholder=" …"), _MARGIN, 44, quiet=True)
+    draw_weights(drawing, _MARGIN, 68, signed=True)
     for at, tile in enumerate(tiles):
         x = _MARGIN + at % columns * (_TILE + _GAP)
         y = _TOP + at // columns * (_HIGH + _GAP)
@@ -73,7 +78,8 @@ def _of_a_role(wall: Any, theme: Theme) -> Drawing:
 
 
 def arranged(wall: Any) -> list[dict[str, Any]]:
-    """The tiles that pass the filter, in the chosen order, as ``arranged`` in ``lib/wall.js``."""
+    """The tiles that pass the filter, full attention first, then in the chosen order, as
+    ``arranged`` in ``lib/wall.js``."""
     refused = {"causal": "never", "both sides": "always"}.get(wall.seeing, "")
     at = wall._wall["lengths"].index(wall.length)
     kept = [
@@ -89,48 +95,68 @@ def arranged(wall: Any) -> list[dict[str, Any]]:
         "cost": lambda tile: tile["time"][at],
         "name": lambda tile: tile["title"].casefold(),
     }
-    return sorted(kept, key=keys[wall.order])
+    return sorted(kept, key=lambda tile: (tile["name"] != FIRST, keys[wall.order](tile)))
 
 
 def _draw_tile(
     drawing: Drawing, wall: Any, tile: dict[str, Any], x: float, y: float, theme: str
 ) -> None:
     drawing.frame(x, y, _TILE, _HIGH, drawing.theme.grid)
-    title = textwrap.shorten(re.sub(r"(: | \().*$", "", tile["title"]), 24, placeholder=" …")
-    drawing.text(title, x + 6, y + 12)
+    title = re.sub(r"(: | \().*$", "", tile["title"])
+    for at, line in enumerate(textwrap.wrap(title, 24)):
+        drawing.text(line, x + 6, y + 11 + 13 * at, size=11)
     found = wall.map(tile["name"])
     if found is not None:
         levels, signed = pictured(*found)
         scale = SIGNED if signed else CIVIDIS
-        palette = [blend(scale, i / 254) for i in range(255)] + list(HATCHING[theme])
-        drawing.map(levels, palette, round(x + 6), round(y + 22), _MAP, _MAP)
+        palette = [blend(scale, i / 254) for i in range(255)]
+        palette += [*HATCHING[theme], drawing.theme.paper]
+        drawing.map(levels, palette, round(x + 6), round(y + 36), _MAP, _MAP)
     at = wall._wall["lengths"].index(wall.length)
-    drawing.text(str(tile["year"]), x + _MAP + 12, y + 30, size=9, quiet=True)
-    drawing.text(f"{short(tile['time'][at])} FLOPs", x + _MAP + 12, y + 46, size=9)
+    drawing.text(str(tile["year"]), x + _MAP + 12, y + 44, size=9, quiet=True)
+    drawing.text(f"{short(tile['time'][at])} FLOPs", x + _MAP + 12, y + 58, size=9)
+    random = wall.weights == "random" or tile["all_drawn"]
+    if random or tile["drawn"]:
+        draw_untrained(drawing, x + _MAP + 11, y + 36 + _MAP, in_part=not random)
 
 
 def pictured(weights: np.ndarray, masked: np.ndarray) -> tuple[Levels, bool]:
-    """A map as pixels of the palette, masked cells hatched; and whether its weights have signs."""
+    """A map as pixels of the palette, masked cells hatched, only keys framed; and whether its
+    weights have signs."""
     signed = bool((weights < 0).any())
     levels = np.where(masked, _BACK, levels_of(weights, masked, signed))
+    levels[only_keys(weights, masked)] = _PAPER
     side = _MAP * _FINER
     rows = np.arange(side) * levels.shape[0] // side
     columns = np.arange(side) * levels.shape[1] // side
     fine = levels[rows][:, columns]
     lines = np.add.outer(np.arange(side), np.arange(side)) % _PITCH < 2
-    return np.where((fine == _BACK) & lines, _LINE, fine), signed
+    edges = np.logical_or.outer(_steps(rows), _steps(columns))
+    framed = (fine == _PAPER) & edges
+    return np.where((fine == _BACK) & lines | framed, _LINE, fine), signed
+
+
+def _steps(cells: Levels) -> NDArray[np.bool_]:
+    """Which pixels are the first or the last of their cell."""
+    changes = np.diff(cells) != 0
+    return np.concatenate((changes, [True])) | np.concatenate(([True], changes))
+
+
+def only_keys(weights: np.ndarray, masked: np.ndarray) -> NDArray[np.bool_]:
+    """The cells that are the only key of their query, with all of its weight: they cannot be other
+    than 1, and stay out of the scale."""
+    alone = ((~masked).sum(axis=-1, keepdims=True) == 1) & ~masked
+    return np.asarray(alone & (np.abs(weights - 1) < 1e-3))
 
 
 def levels_of(weights: np.ndarray, masked: np.ndarray, signed: bool) -> Levels:
-    """Places on the scale of colours, 0 to 254."""
-    if signed:
-        largest = np.abs(weights).max() or 1
-        share = np.sign(weights) * np.sqrt(np.abs(weights) / largest)
-        return np.asarray(np.rint(127 + 127 * share).astype(np.int64))
-    seen = np.maximum((~masked).sum(axis=-1, keepdims=True), 1)
-    even = weights.sum(axis=-1, keepdims=True) / seen
-    square = (weights / np.where(even > 0, even, 1)) ** 2
-    return np.asarray(np.rint(254 * square / (2 + square)).astype(np.int64))
+    """Places on the scale of colours, 0 to 254: the square root of the weight, from 0 to 1; of a
+    map with both signs, or beyond 1, to its largest."""
+    largest = np.abs(np.where(only_keys(weights, masked), 0, weights)).max()
+    top = largest if signed or largest > 1.005 else 1
+    size = np.sqrt(np.minimum(np.abs(weights) / (top or 1), 1))
+    levels = 127 + 127 * np.sign(weights) * size if signed else 254 * size
+    return np.asarray(np.rint(levels).astype(np.int64))
 
 
 def short(number: float) -> str:

@@ -1,7 +1,8 @@
 // The tiles: a map, what it is and what it costs; one pair is marked in all of them.
 import { el, plain } from "#parts/dom.js";
+import { untrained } from "#parts/legend.js";
 import { moved } from "#lib/keys.js";
-import { bytes, flops, shortTitle } from "#lib/wall.js";
+import { bytes, flops, scaleSaid, shortTitle } from "#lib/wall.js";
 import { paintTile } from "./paint.js";
 
 export function tilesPanel(store, view) {
@@ -81,9 +82,11 @@ export function tilesPanel(store, view) {
     const [time, memory] = [flops(card.time[store.at]), bytes(card.memory[store.at])];
     const lines = [card.year, time.replace("FLOPs", ""), `FLOPs ${card.time_order}`, memory, `memory ${card.memory_order}`];
     const random = store.get("weights") === "random" || card.all_drawn;
-    if (random || card.drawn.length) lines.push(random ? "all random" : "part random");
-    facts.replaceChildren(...lines.map((text, at) => el("span", { class: at % 2 && at < 5 ? "wl-number" : at === 5 ? "wl-random" : "wl-order", text })));
-    const said = `${card.title}, ${card.year}, ${card.family}. ${time}, largest tensor ${memory}. ${card.gives_up} Parameters: ${random ? "random" : card.drawn.length ? "trained, in part random" : "trained"}.`;
+    const scale = shape ? scaleSaid(shape) : "";
+    facts.replaceChildren(...lines.map((text, at) => el("span", { class: at % 2 ? "wl-number" : "wl-order", text })));
+    if (scale) facts.append(el("span", { class: "wl-order wl-scale", title: "Colours go to the largest weight of this map, which the legend's scale does not hold", text: `colours ${scale}` }));
+    if (random || card.drawn.length) facts.append(untrained(!random, random ? "Nobody trained these weights: they were drawn at random" : `Nobody trained these, they were drawn at random: ${card.drawn.join(", ")}`));
+    const said = `${card.title}, ${card.year}, ${card.family}. ${time}, largest tensor ${memory}. ${card.gives_up} Parameters: ${random ? "untrained" : card.drawn.length ? "borrowed, in part untrained" : "borrowed"}.`;
     button.setAttribute("aria-label", said);
   }
 

@@ -1,9 +1,11 @@
 // The wall: every mechanism on one sentence, side by side; one pair is marked in all tiles.
 import barStyle from "#parts/bar.css";
 import base from "#parts/base.css";
+import legendStyle from "#parts/legend.css";
 import style from "./wall.css";
 import { el } from "#parts/dom.js";
 import { live, viewOf } from "#parts/lifecycle.js";
+import { weightLegend } from "#parts/legend.js";
 import { mountPage } from "#parts/page.js";
 import { aroundPanel } from "./around.js";
 import { controls } from "./controls.js";
@@ -11,8 +13,9 @@ import { detailPanel } from "./detail.js";
 import { Wall } from "./store.js";
 import { strip } from "./strip.js";
 import { tilesPanel } from "./tiles.js";
-import { grouped, readAloud } from "#lib/wall.js";
+import { FIRST, grouped, readAloud } from "#lib/wall.js";
 
+const [WAIT, RUN] = [600, 2400]; // milliseconds before the cross runs through the maps, and of its run
 const TRAITS = ["weights", "causal", "length", "head", "order", "family", "seeing", "opened", "shelf", "_around"];
 
 function render({ model, el: host }) {
@@ -29,7 +32,7 @@ function render({ model, el: host }) {
       store.set({ opened: name });
       if (!name && before) (store.mechanisms ? tiles : around).focus(before);
     },
-    reference: () => (store.map("full") ? "full" : store.shown[0]?.name),
+    reference: () => (store.map(FIRST) ? FIRST : store.shown[0]?.name),
   });
   const readout = el("p", { class: "wl-readout", "data-testid": "readout" });
   const bar = controls(store, view);
@@ -37,12 +40,14 @@ function render({ model, el: host }) {
   const tiles = tilesPanel(store, view);
   const around = aroundPanel(store, view);
   const detail = detailPanel(store, view);
+  const legend = el("div", {});
   const parts = [bar, sentence, tiles, around, detail];
   root.append(
-    el("style", { text: base + barStyle + style }),
+    el("style", { text: base + barStyle + legendStyle + style }),
     bar.node,
     sentence.node,
     el("div", { class: "wl-said" }, readout, bar.shelf),
+    legend,
     el("div", { class: "wl-stage" }, tiles.node, around.node, detail.node),
   );
   host.replaceChildren(root);
@@ -50,6 +55,8 @@ function render({ model, el: host }) {
   function draw() {
     sentence.node.hidden = !store.mechanisms;
     tiles.node.hidden = !store.mechanisms;
+    legend.hidden = !store.mechanisms;
+    legend.replaceChildren(weightLegend(view, { signed: true }));
     parts.forEach((part) => part.draw());
     hoverAll();
   }
@@ -83,6 +90,26 @@ function render({ model, el: host }) {
     return `${count} page${count > 1 ? "s" : ""}, each drawn from a fresh module. Click a tile to open it.`;
   }
 
+  /** Once, at first sight, a cross runs down the diagonal of all maps: they can be pointed at. */
+  function play(step = 0) {
+    const over = step === store.shownLength;
+    store.hover = over ? null : { i: step, j: step, name: null };
+    view.later(hoverAll);
+    playing = over ? null : setTimeout(play, RUN / store.shownLength, step + 1);
+  }
+
+  function stopPlaying() {
+    if (playing === null) return;
+    clearTimeout(playing);
+    playing = null;
+    store.hover = null;
+    view.later(hoverAll);
+  }
+
+  let playing = null;
+  if (!matchMedia("(prefers-reduced-motion: reduce)").matches) playing = setTimeout(play, WAIT);
+  for (const event of ["pointermove", "pointerdown", "keydown", "focusin"]) root.addEventListener(event, stopPlaying, { capture: true });
+
   const loaded = () => {
     store.load();
     view.changed();
@@ -93,7 +120,11 @@ function render({ model, el: host }) {
     view.changed();
   };
   const on = { "change:_headers": loaded, "msg:custom": received };
-  return live({ model, view, traits: TRAITS, draw, on, sizes: ["wide", { wide: 1200, middle: 860, narrow: 0 }] });
+  const stop = live({ model, view, traits: TRAITS, draw, on, sizes: ["wide", { wide: 1200, middle: 860, narrow: 560, phone: 0 }] });
+  return () => {
+    stopPlaying();
+    stop();
+  };
 }
 
 export default { render, page: (document) => mountPage({ render }, document) };

@@ -1,5 +1,7 @@
 // The wall's bytes, order, filter and words: the mirror of attnlab_widgets/wall/bytes.py, and no DOM.
 import { level } from "./colours.js";
+
+export const FIRST = "full"; // what the others are compared with
 import { reader } from "./quantization.js";
 
 const PLAIN = Float32Array.from({ length: 256 }, (_, code) => (Math.max(0, code - 1) / 254) ** 2);
@@ -43,33 +45,34 @@ export function mapOf(tile, head) {
       masked[at % size] &= tile.masked[at];
     }
   }
+  const alone = onlyKeys({ n, m, values, masked });
   let largest = 0;
-  for (const value of values) largest = Math.max(largest, Math.abs(value));
-  const map = { n, m, values, masked, largest, signed };
-  return { ...map, levels: levelsOf(map) };
+  values.forEach((value, at) => {
+    if (!alone.includes(at)) largest = Math.max(largest, Math.abs(value));
+  });
+  const top = topOf(largest, signed);
+  return { n, m, values, masked, signed, alone, top, levels: Uint8Array.from(values, (value) => level(value, top, signed)) };
 }
 
 /**
- * Places on the scale of colours, 0 to 255. A weight is compared with an even share, the mean of what
- * its row may attend to: at r times as much the share of the scale is r² / (2 + r²), a third at an even
- * share. So a row of few keys and one of many look alike. Maps of both signs are compared with their largest.
+ * The cells that are the only key of their query, with all of its weight, as in the first row of a
+ * causal map: they cannot be other than 1, are outlined and stay out of the scale.
  */
-export function levelsOf({ n, m, values, masked, largest, signed }) {
-  const out = new Uint8Array(n * m);
+export function onlyKeys({ n, m, values, masked }) {
+  const found = [];
   for (let i = 0; i < n; i += 1) {
-    let [sum, seen] = [0, 0];
-    for (let at = i * m; at < (i + 1) * m; at += 1) {
-      sum += Math.abs(values[at]);
-      seen += 1 - masked[at];
-    }
-    const even = sum / seen;
-    for (let at = i * m; at < (i + 1) * m; at += 1) {
-      const square = (values[at] / even) ** 2;
-      out[at] = signed ? level(values[at], largest, true) : Math.round((255 * square) / (2 + square)) || 0;
-    }
+    const free = [];
+    for (let at = i * m; at < (i + 1) * m && free.length < 2; at += 1) if (!masked[at]) free.push(at);
+    if (free.length === 1 && Math.abs(values[free[0]] - 1) < 1e-3) found.push(free[0]);
   }
-  return out;
+  return found;
 }
+
+/** The weight at the end of the scale of colours: 1; of a map with both signs, or beyond 1, its largest. */
+export const topOf = (largest, signed) => (signed || largest > 1.005 ? largest : 1);
+
+/** What is said of a map whose scale of colours is not that of the legend; "" of all others. */
+export const scaleSaid = ({ signed, top }) => (signed ? `±${three(top)}` : top === 1 ? "" : `to ${three(top)}`);
 
 /** Pairs that are not masked. */
 export const pairsOf = ({ masked }) => masked.reduce((sum, one) => sum + 1 - one, 0);
@@ -80,7 +83,7 @@ const COMPARE = {
   name: (a, b) => a.title.localeCompare(b.title),
 };
 
-/** The tiles that pass the filter, in the chosen order; costs are those at place `at`. */
+/** The tiles that pass the filter, full attention first, then in the chosen order; costs are those at place `at`. */
 export function arranged(tiles, { order, family, seeing, at }) {
   const kept = tiles.filter((tile) => {
     if (family && tile.family !== family) return false;
@@ -90,7 +93,7 @@ export function arranged(tiles, { order, family, seeing, at }) {
     return true;
   });
   const compare = order === "cost" ? (a, b) => a.time[at] - b.time[at] : COMPARE[order];
-  return kept.sort(compare);
+  return kept.sort((a, b) => (b.name === FIRST) - (a.name === FIRST) || compare(a, b));
 }
 
 /** The pages of one role of the other shelves, in the chosen order. */
