@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import re
 from typing import Any
 
 import numpy as np
@@ -114,16 +115,32 @@ def test_the_copier_says_the_word_again_unless_a_needed_head_is_silent() -> None
     copier, _ = load("induction")
     board = HeadSwitchboard(copier, WORD * 2)
     assert board.right().tolist() == [False] * 16 + [True] * 15
-    assert board.description() == "With all 4 heads, 15 of 31 letters are right."
+    assert board.description() == (
+        "With all 4 heads, 15 of the 15 letters that repeat and 0 of the 16 others are right."
+    )
     board.silent = [(1, 0)]
     assert board.description() == (
-        "Without head 1.0 the same 15 of 31 letters are right as with all heads."
+        "Without head 1.0 the same 15 of the 15 letters that repeat and 0 of the 16 others are "
+        "right as with all heads."
     )
     board.silent = [(1, 1), (1, 0)]
     assert board.silent == [[1, 0], [1, 1]]
     assert board.right().sum() <= 2
-    start = f"Without heads 1.0 and 1.1, {int(board.right().sum())} of 31 letters are right"
-    assert board.description() == f"{start}; with all, 15."
+    now = int(board.right()[16:].sum()), int(board.right()[:16].sum())
+    assert board.description() == (
+        f"Without heads 1.0 and 1.1, {now[0]} of the 15 letters that repeat and {now[1]} of the 16 "
+        "others are right; with all, 15 and 0."
+    )
+
+
+def test_of_a_text_that_repeats_nothing_all_tokens_are_counted_together() -> None:
+    assert re.fullmatch(
+        r"With all 6 heads, \d of 3 letters are right.",
+        HeadSwitchboard(small(), "abcd").description(),
+    )
+    assert HeadSwitchboard(small(), "abab")._board["repeats"] == [False, False, True]
+    once = HeadSwitchboard(small(), "abab").description()
+    assert "of the 1 letter that repeats and" in once
 
 
 def test_a_task_encodes_and_names() -> None:

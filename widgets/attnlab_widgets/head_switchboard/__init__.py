@@ -12,6 +12,7 @@ is made, so a saved file stays alive.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from string import ascii_lowercase
 from typing import Any
 
@@ -93,6 +94,7 @@ class HeadSwitchboard(BaseWidget):
                 "names": list(names.values()),
                 "guesses": _numbered(self._states.guesses[:, :-1], names),
                 "coming": _numbered(np.array(self._ids[1:]), names),
+                "repeats": _repeats(self._ids),
                 "importance": [shown_importance(x) for x in _importance(model, ids, chosen)],
             },
             _maps=b"".join(one.tobytes() for one in self._states.maps.values()),
@@ -120,19 +122,33 @@ class HeadSwitchboard(BaseWidget):
         return list(self._board["importance"])
 
     def description(self) -> str:
-        """How many predictions are right, in a sentence."""
-        now, whole = (int(self._right(state).sum()) for state in (self._state(), 0))
-        count = len(self._ids) - 1
-        units = self._unit + ("" if count == 1 else "s")
+        """How many predictions are right, in a sentence: of the tokens that repeat, after the same
+        token as before, and of the others."""
+        now = self._tally(self._state())
         heads = [_name(head) for head in self.silent]
         if not heads:
-            return f"With all {self._board['all']} heads, {now} of {count} {units} are right."
+            return f"With all {self._board['all']} heads, {now} are right."
         silent = f"head{'s' * (len(heads) > 1)} {listed(heads)}"
         if (self._right(self._state()) == self._right(0)).all():
-            return (
-                f"Without {silent} the same {now} of {count} {units} are right as with all heads."
-            )
-        return f"Without {silent}, {now} of {count} {units} are right; with all, {whole}."
+            return f"Without {silent} the same {now} are right as with all heads."
+        whole = " and ".join(str(right) for right, _ in self._rights(0))
+        return f"Without {silent}, {now} are right; with all, {whole}."
+
+    def _rights(self, state: int) -> list[tuple[int, int]]:
+        """How many are right, and of how many: of those that repeat and of the others, or of all
+        where none or each repeats."""
+        right, repeats = self._right(state), np.array(self._board["repeats"])
+        groups = (repeats, ~repeats) if 0 < repeats.sum() < len(repeats) else (repeats | True,)
+        return [(int(right[group].sum()), int(group.sum())) for group in groups]
+
+    def _tally(self, state: int) -> str:
+        (now, count), *others = self._rights(state)
+        units = self._unit + ("" if count == 1 else "s")
+        if not others:
+            return f"{now} of {count} {units}"
+        ((more, rest),) = others
+        verb = "repeats" if count == 1 else "repeat"
+        return f"{now} of the {count} {units} that {verb} and {more} of the {rest} others"
 
     def map_of(self, head: Sequence[int]) -> NDArray[np.uint8]:
         """(n, n) the map of a head under the present switches: 254 · √weight, 255 where masked."""
@@ -295,6 +311,13 @@ def _names(
         return {token: visible(text) for token, text in zip(wanted, shown, strict=True)}
     letters = dict(enumerate(ascii_lowercase)) if unit == "letter" else {}
     return {token: known.get(token, letters.get(token, f"#{token}")) for token in wanted}
+
+
+def _repeats(ids: list[int]) -> list[bool]:
+    """Whether each token but the first has come after the same one before, so that it can be
+    copied."""
+    pairs = list(pairwise(ids))
+    return [pair in pairs[:at] for at, pair in enumerate(pairs)]
 
 
 def _numbered(tokens: Any, names: dict[int, str]) -> Any:

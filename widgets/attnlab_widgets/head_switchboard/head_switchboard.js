@@ -16,7 +16,7 @@ const HELP = `Each head of each layer is a switch under its attention map (rows 
 
 The number beside a switch is the importance of the head (Michel, Levy and Neubig 2019): the absolute value of the gradient of the loss, in nats per token of this text, at a gate that scales the head's output, with all heads on. It is what a small change of the gate costs; the switch shows what silencing costs.
 
-The model reads the text from left to right and predicts each next one. A lit lamp is predicted correctly; a dark one was, and is wrong with these heads silent: below stands what the model says instead. A pale one is wrong with all heads, too, often because nothing before it could tell.`;
+The model reads the text from left to right and predicts each next one. A lit lamp is predicted correctly; a dark one was, and is wrong with these heads silent: below stands what the model says instead. A pale one is wrong with all heads, too, often because nothing before it could tell. The sentence above counts those apart that repeat: they come after the same one as before, so that they can be copied.`;
 
 function render({ model, el: host }) {
   const study = new Study(model);

@@ -23,15 +23,29 @@ export function kindsIn(board, state) {
 
 export function sentence(board, silent) {
   const state = stateOf(board.heads, silent);
-  const count = board.coming.length;
-  const units = `${board.unit}${count === 1 ? "" : "s"}`;
-  const now = countRight(board, state);
-  if (!state) return `With all ${board.all} heads, ${now} of ${count} ${units} are right.`;
+  const now = tally(board, state);
+  if (!state) return `With all ${board.all} heads, ${now} are right.`;
   const heads = `head${silent.length > 1 ? "s" : ""} ${listed(silent.map(headName))}`;
   if (kindsIn(board, state).every((kind) => kind === "right" || kind === "never")) {
-    return `Without ${heads} the same ${now} of ${count} ${units} are right as with all heads.`;
+    return `Without ${heads} the same ${now} are right as with all heads.`;
   }
-  return `Without ${heads}, ${now} of ${count} ${units} are right; with all, ${countRight(board, 0)}.`;
+  return `Without ${heads}, ${now} are right; with all, ${rightsIn(board, 0).map(([right]) => right).join(" and ")}.`;
+}
+
+/** How many are right, and of how many: of those that repeat and of the others, or of all where none or each repeats. */
+function rightsIn(board, state) {
+  const right = rightIn(board, state);
+  const of = (kept) => [right.filter((one, i) => one && kept(i)).length, right.filter((_, i) => kept(i)).length];
+  const repeating = board.repeats.filter(Boolean).length;
+  if (!repeating || repeating === right.length) return [of(() => true)];
+  return [of((i) => board.repeats[i]), of((i) => !board.repeats[i])];
+}
+
+function tally(board, state) {
+  const [[now, count], others] = rightsIn(board, state);
+  const units = `${board.unit}${count === 1 ? "" : "s"}`;
+  if (!others) return `${now} of ${count} ${units}`;
+  return `${now} of the ${count} ${units} that ${count === 1 ? "repeats" : "repeat"} and ${others[0]} of the ${others[1]} others`;
 }
 
 /** Where the map of switch `bit` begins in the bytes: it depends on the switches of lower layers only. */
