@@ -9,6 +9,7 @@ import torch
 import traitlets
 from attnlab_widgets.energy_landscape import PRESETS, EnergyLandscape
 from attnlab_widgets.energy_landscape.picture import bands
+from attnlab_widgets.words import fixed
 
 from attnlab.mechanisms.memory import hopfield
 from tests.widgets.stored import assert_fresh, write
@@ -145,3 +146,17 @@ def test_bands_rise_with_the_energy() -> None:
 
 if __name__ == "__main__":
     write("landscape.json", cases())
+
+
+def test_the_axis_of_the_still_is_cut_to_the_path() -> None:
+    """So that a small fall is seen; whatever the energies, the path spans the chart."""
+    for query in ([0.5, 0.4], [0.9, -0.9]):
+        one = EnergyLandscape(THREE, query=query, beta=8.0)
+        energies = one.energies()
+        assert energies[0] - energies[-1] < energies[0], "an axis from 0 would be longer"
+        texts = [part for kind, part in one.still().parts if kind == "text"]
+        ends = [part["content"] for part in texts if part.get("anchor") == "end"]
+        ticks = [text for text in ends if re.fullmatch(r"\d\.\d+", text)]
+        digits = len(ticks[0].partition(".")[2])
+        wanted = [fixed(float(energies.min()), digits), fixed(float(energies.max()), digits)]
+        assert [ticks[0], ticks[2]] == wanted

@@ -271,7 +271,10 @@ def test_the_picture_shows_the_zones_and_the_moment() -> None:
     one = film("compressive_transformer", 18, **COMPRESSIVE)
     parts = one.still().parts
     hatched = [part["box"] for kind, part in parts if kind == "hatch"]
-    assert len(hatched) == 1
+    masks = [part["masked"] for kind, part in parts if kind == "hatch"]
+    assert len(hatched) == 2, "the lost tokens, and the masked cells of the map"
+    later = np.arange(18) > np.array([[16], [17]])
+    np.testing.assert_array_equal(masks[1], later | (np.arange(18) < 6))
     cell = (952 - 76 - 24) / 18
     assert hatched[0][0] == 76, "from the left edge on"
     assert hatched[0][2] == pytest.approx(6 * cell), "six lost tokens"

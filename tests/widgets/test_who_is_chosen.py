@@ -163,9 +163,12 @@ def test_the_picture_shows_what_was_chosen_and_what_was_missed() -> None:
     maps = [part for kind, part in one.still().parts if kind == "map"]
     hatches = [part for kind, part in one.still().parts if kind == "hatch"]
     assert len(maps) == len(hatches) == len(WAYS)
+    heavy = one.choice("weight").chosen
     for part, way in zip(maps, WAYS, strict=True):
-        missed = torch.from_numpy(part["levels"]) >= len(part["palette"]) // 2
-        assert torch.equal(~missed, one.choice(way).chosen)
+        blank, lost = len(part["palette"]) - 2, len(part["palette"]) - 1
+        levels = torch.from_numpy(part["levels"])
+        assert torch.equal(levels < blank, one.choice(way).chosen)
+        assert torch.equal(levels == lost, heavy & ~one.choice(way).chosen)
 
 
 @pytest.mark.parametrize(

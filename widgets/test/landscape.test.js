@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { bands, energyOf, heaviest, retrieval, announcement, updated } from "../attnlab_widgets/energy_landscape/landscape.js";
+import { axisOf } from "../attnlab_widgets/energy_landscape/steps.js";
 
 const known = JSON.parse(readFileSync(new URL("./landscape.json", import.meta.url), "utf8"));
 const near = (a, b) => assert.ok(Math.abs(a - b) < 1e-9, `${a} is not ${b}`);
@@ -44,4 +45,10 @@ test("bands begin at the lowest energy of the square and end at its corners", ()
   assert.ok(known[0].patterns.some((pattern) => Math.hypot(pattern[0] - place[0], pattern[1] - place[1]) < 0.25), `${place}`);
   assert.equal(Math.max(...cells), found.count - 1);
   assert.ok(found.low >= 0 && found.high > found.low);
+});
+
+test("the axis of energies is cut to those of the path", () => {
+  assert.deepEqual(axisOf([0.44, 0.42, 0.4]), { low: 0.4, top: 0.44, digits: 3 });
+  assert.deepEqual(axisOf([3, 1, 0.5]), { low: 0.5, top: 3, digits: 2 });
+  assert.deepEqual(axisOf([1, 1]), { low: 0.99, top: 1, digits: 3 });
 });

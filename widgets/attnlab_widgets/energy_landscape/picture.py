@@ -9,7 +9,7 @@ import torch
 from attnlab.figures.drawing import Drawing
 from attnlab.figures.theme import SERIES, THEMES, Theme, blend
 from attnlab_widgets.query_on_a_plane.picture import DIAMOND, Square
-from attnlab_widgets.words import two
+from attnlab_widgets.words import fixed, two
 
 _WIDE, _MARGIN, _TOP, _SIDE, _CELLS, _BANDS = 920, 24, 62, 400, 140, 14
 _RIGHT, _HIGH = _MARGIN + _SIDE + 76, 170
@@ -71,20 +71,25 @@ def _landscape(drawing: Drawing, widget: Any, path: list[list[float]]) -> None:
 
 
 def _fall(drawing: Drawing, energies: list[float]) -> None:
-    """The energy after each step, from 0 to that of the query."""
+    """The energy after each step, on an axis that is cut to the path."""
     theme, wide, top = drawing.theme, _WIDE - _RIGHT - _MARGIN, _TOP + 24
     drawing.text("The energy falls", _RIGHT - 30, _TOP + 4, bold=True, size=14)
-    largest = max(energies[0], 1e-9)
+    drawing.text("the axis is cut to the path", _RIGHT + 94, _TOP + 4, quiet=True, size=11)
+    largest = max(energies)
+    least = min(*energies, largest - 0.01)
+    digits = 3 if largest - least < 0.1 else 2
 
     def place(step: int, energy: float) -> tuple[float, float]:
-        return _RIGHT + wide * step / (len(energies) - 1), top + _HIGH * (1 - energy / largest)
+        return _RIGHT + wide * step / (len(energies) - 1), top + _HIGH * (largest - energy) / (
+            largest - least
+        )
 
-    for share in (0, 0.5, 1):
-        (x, y), (end, _) = place(0, share * largest), place(len(energies) - 1, share * largest)
+    for energy in (least, (least + largest) / 2, largest):
+        (x, y), (end, _) = place(0, energy), place(len(energies) - 1, energy)
         drawing.line([(x, y), (end, y)], theme.grid)
-        drawing.text(two(share * largest), x - 8, y, anchor="end", size=11, quiet=True)
+        drawing.text(fixed(energy, digits), x - 8, y, anchor="end", size=11, quiet=True)
     for step in range(len(energies)):
-        x, y = place(step, 0)
+        x, y = place(step, least)
         drawing.text(str(step), x, y + 14, anchor="middle", size=11, quiet=True)
     points = [place(step, energy) for step, energy in enumerate(energies)]
     drawing.line(points, _PATH, 2)

@@ -54,7 +54,7 @@ def _plane(drawing: Drawing, poles: Sequence[Sequence[float]], box: Box) -> None
     _title(drawing, "Poles A", box)
     drawing.line([(x, y + h / 2), (x + w, y + h / 2)], drawing.theme.grid)
     drawing.line([(x + w / 2, y), (x + w / 2, y + h)], drawing.theme.grid)
-    drawing.text("unstable", x + 0.75 * w, y + h - 12, anchor="middle", quiet=True, size=11)
+    drawing.text("would grow", x + 0.75 * w, y + h - 12, anchor="middle", quiet=True, size=11)
     drawing.text(f"−{two(across)}", x + 4, y + h / 2 + 10, quiet=True, size=11)
     drawing.text(f"{two(up)} i", x + w / 2 + 4, y + 9, quiet=True, size=11)
     for real, turn in poles:

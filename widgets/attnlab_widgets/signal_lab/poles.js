@@ -42,7 +42,7 @@ export function polesPanel(study) {
     it.under.replaceChildren(
       drawn("rect", { class: "sl-unstable", x: side / 2, y: 0, width: side / 2, height: side }),
       ...it.axes(),
-      drawn("text", { class: "sl-faint", x: side - 6, y: side - 8, "text-anchor": "end", text: "grows: refused" }),
+      drawn("text", { class: "sl-faint", x: side - 6, y: side - 8, "text-anchor": "end", text: "would grow" }),
       drawn("text", { class: "sl-faint", x: 4, y: side / 2 + 14, text: `−${two(across)}` }),
       drawn("text", { class: "sl-faint", x: side / 2 + 4, y: 13, text: `${two(up)}i` }),
       ...poles.map((pole) => drawn("circle", { class: "sl-twin", cx: it.x(there(pole)), cy: it.y(there([pole[0], -pole[1]])), r: 6 })),

@@ -1,4 +1,4 @@
-// Four maps: chosen pairs by weight, weights that were missed in orange; rows are queries.
+// Four maps: chosen pairs by weight, heavy ones that were lost in orange; rows are queries.
 import { borders, inGroups } from "#lib/choices.js";
 import { hatched } from "#lib/hatch.js";
 import { level, lookup, parse } from "#lib/colours.js";
@@ -25,7 +25,7 @@ export function mapsPanel(study, view) {
   const node = el("section", { class: "wc-maps" }, ...made.map((one) => one.node));
 
   function paint({ key, canvas, facts, node: figure, ...one }, side, index) {
-    const { n, weights, allowed, state } = study;
+    const { n, weights, allowed, most, state } = study;
     const { chosen, queryGroups, keyGroups, pairs, recall } = study.found[key];
     const apart = state.order === "groups" && queryGroups;
     const usual = Array.from({ length: n }, (_, i) => i);
@@ -37,15 +37,14 @@ export function mapsPanel(study, view) {
     context.fillRect(0, 0, side, side);
     const colours = lookup(false, false);
     const [r, g, b] = parse(view.colour("--wc-missed"));
-    const largest = Math.max(...weights);
     const pixels = new Uint32Array(n * n);
     const cell = side / n;
     rows.forEach((i, y) => {
       columns.forEach((j, x) => {
         const at = i * n + j;
-        const strength = level(weights[at], largest, false);
         if (!allowed[at]) return;
-        pixels[y * n + x] = chosen[at] ? colours[strength] : ((strength << 24) | (b << 16) | (g << 8) | r) >>> 0;
+        if (chosen[at]) pixels[y * n + x] = colours[level(weights[at], 1, false)];
+        else if (most[at]) pixels[y * n + x] = ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
       });
     });
     rows.forEach((i, y) => {

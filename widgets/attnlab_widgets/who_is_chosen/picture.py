@@ -1,4 +1,4 @@
-"""The still picture of WhoIsChosen: four maps in a row, chosen weights beside those missed."""
+"""The still picture of WhoIsChosen: four maps in a row, chosen weights beside those lost."""
 
 from typing import Any
 
@@ -22,14 +22,18 @@ def picture(widget: Any) -> Drawing:
         f"Which keys are chosen, and how much of the weight of each query's {widget.heaviest} is "
         "among them", _MARGIN, 22, bold=True, size=14,
     )  # fmt: skip
-    drawing.text("From dark to yellow: chosen, by weight. Orange: missed, by weight. Hatched: may "
-                 "not attend.", _MARGIN, 44, quiet=True)  # fmt: skip
+    said = (
+        "From dark to yellow: chosen, by the root of the weight, 0 to 1. Orange: lost, among the "
+        f"query's {widget.heaviest}. Hatched: may not attend."
+    )
+    drawing.text(said, _MARGIN, 44, quiet=True)
     masked = ~widget._allowed().numpy()
     weights = widget.weights().numpy()
-    share = np.sqrt(weights / weights.max())
-    level = np.rint(share * (_LEVELS - 1)).astype(int)
+    level = np.rint(np.sqrt(weights) * (_LEVELS - 1)).astype(int)
+    heavy = widget.choice("weight").chosen.numpy()
+    rest = np.where(heavy, _LEVELS + 1, _LEVELS)
     palette = [blend(CIVIDIS, at / (_LEVELS - 1)) for at in range(_LEVELS)]
-    palette += [blend((theme.panel, _MISSED), at / (_LEVELS - 1)) for at in range(_LEVELS)]
+    palette += [theme.panel, _MISSED]
     for at, (way, colour) in enumerate(COLOURS.items()):
         found = widget.choice(way)
         x, y = _MARGIN + at * (_SIDE + _GAP), _TOP + 22
@@ -37,7 +41,7 @@ def picture(widget: Any) -> Drawing:
         name = widget.ways()[way]
         drawing.text(f"{name}: {100 * widget.recall(way):.0f} %", x + 12, _TOP + 5, bold=True)
         chosen = found.chosen.numpy()
-        drawing.map(np.where(chosen, level, level + _LEVELS), palette, x, y, _SIDE, _SIDE)
+        drawing.map(np.where(chosen, level, rest), palette, x, y, _SIDE, _SIDE)
         if masked.any():
             drawing.hatch(masked, x, y, _SIDE, _SIDE)
         drawing.frame(x, y, _SIDE, _SIDE, theme.grid)

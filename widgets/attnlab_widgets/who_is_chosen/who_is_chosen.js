@@ -15,7 +15,7 @@ import { live, viewOf } from "#parts/lifecycle.js";
 import { mountPage } from "#parts/page.js";
 
 const TRAITS = ["causal", "top", "buckets", "rounds", "turn", "clusters", "block", "query", "moved", "order"];
-const HELP = `The four maps show the weights of full attention on the same queries (rows) and keys (columns). Pairs that a mechanism chose have the colours of the scale, from dark (little weight) to yellow. A weight that it missed is orange; hatched pairs may not attend.
+const HELP = `The four maps show the weights of full attention on the same queries (rows) and keys (columns). Pairs that a mechanism chose have the colours of the scale, from dark (a weight near 0) to yellow (1), by the square root of the weight. A pair that it lost, though it is among the k heaviest of its query, is orange; the others that it left out are blank, and hatched pairs may not attend.
 
 "Found" is the share of the weight of each query's k heaviest keys that the choice includes, on the mean over the queries. "Pairs" is the number of scores that are computed for it. Exact top-k finds everything but has to compute all scores to know which are the heaviest.
 
@@ -51,7 +51,7 @@ function render({ model, el: host }) {
   });
   const summary = el("p", { class: "av-summary wc-said", "aria-live": "polite", "data-testid": "summary" });
   const masked = el("span", {});
-  const legend = el("div", { class: "wc-legends" }, el("span", { class: "wc-legend" }, el("i", { class: "wc-found" }), "chosen, by weight"), el("span", { class: "wc-legend" }, el("i", { class: "wc-lost" }), "missed, by weight"), masked);
+  const legend = el("div", { class: "wc-legends" }, el("span", { class: "wc-legend" }, el("i", { class: "wc-found" }), "chosen, weight 0 … 1"), el("span", { class: "wc-legend" }, el("i", { class: "wc-lost" }), "lost: among the k heaviest"), masked);
   const parts = { strip: stripPanel(study), plane: planePanel(study, legend), chart: chartPanel(study), maps: mapsPanel(study, view) };
   root.append(
     el("style", { text: base + barStyle + boardStyle + stripStyle + style }),
