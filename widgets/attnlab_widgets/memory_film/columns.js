@@ -12,7 +12,7 @@ export const ZONES = { [SEGMENT]: "--av-series-0", [NEAR]: "--av-series-1", [FAR
 export function columnsPanel(study, view) {
   const canvas = el("canvas", { class: "mf-columns", role: "img", "data-testid": "columns" });
   const readout = el("p", { class: "av-readout av-quiet", "data-testid": "readout" });
-  const node = el("section", { class: "av-panel mf-attention" }, el("h3", { text: "What the token attends to" }), canvas, readout);
+  const node = el("section", { class: "av-panel mf-attention" }, el("h3", {}, "What the token attends to ", el("span", { class: "av-quiet av-hint", text: "below, all queries of the segment: dark 0, yellow 1, by the root of the weight; hatched: out of reach" })), canvas, readout);
   let [wide, bars, rows] = [0, 0, 0];
   let [shown, map] = ["", null]; // the weights of a segment as pixels, which pointing does not change
 
@@ -88,9 +88,8 @@ export function columnsPanel(study, view) {
       const i = first + Math.floor(at / n);
       return weightOf(layer, head, i, columnOf(layer, i, at % n)).w;
     });
-    const largest = values.reduce((a, b) => Math.max(a, b), 0);
     const out = Uint8Array.from(values, (w, at) => Number(!ZONES[zoneOf(layer, first + Math.floor(at / n), at % n)]));
-    return bitmap(painted(values, largest, false, view.dark, out), n, count);
+    return bitmap(painted(values, 1, false, view.dark, out), n, count);
   }
 
   function paintRows(context, cell, top) {
@@ -99,14 +98,12 @@ export function columnsPanel(study, view) {
     const key = JSON.stringify([study.state.layer, head, first, view.dark]);
     if (key !== shown) [shown, map] = [key, pixelsOf(first, count)];
     const deep = rows / count;
-    for (const { zone, first: from, end } of runsOf(layer, query)) {
-      if (zone === LOST) hatched(context, LEFT + from * cell, top, (end - from) * cell, rows, view.colour("--av-hatch"));
-    }
+    hatched(context, LEFT, top, n * cell, rows, view.colour("--av-hatch")); // the future, and what has fallen out
     context.imageSmoothingEnabled = false;
     context.drawImage(map, LEFT, top, n * cell, rows);
     context.strokeStyle = view.colour("--av-ink");
     context.lineWidth = 1.5;
-    context.strokeRect(LEFT + 0.75, top + (query - first) * deep, n * cell - 1.5, deep);
+    context.strokeRect(LEFT + 0.75, top + (query - first) * deep, Math.max(2, (query + 1) * cell - 1.5), deep);
     context.fillStyle = view.colour("--av-quiet");
     context.fillText("queries", LEFT - 5, top + rows / 2 + 4);
   }

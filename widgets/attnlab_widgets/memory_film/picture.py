@@ -63,12 +63,12 @@ def _columns(drawing: Drawing, widget: Any, found: Any) -> None:
     at = np.arange(n)
     column = np.where(zones == FAR, at - at % c % found.covers, at)  # a vector stands at its first
     seen = maps.numpy()[rows][:, column]
-    level = np.rint(np.sqrt(seen / max(float(seen.max()), 1e-9)) * (_LEVELS - 1)).astype(int)
-    level[(at > rows[:, None]) | (zones == LOST)] = _LEVELS
-    palette = [blend(CIVIDIS, at / (_LEVELS - 1)) for at in range(_LEVELS)] + [theme.panel]
+    level = np.rint(np.sqrt(seen.clip(0, 1)) * (_LEVELS - 1)).astype(int)
+    palette = [blend(CIVIDIS, at / (_LEVELS - 1)) for at in range(_LEVELS)]
     drawing.map(level, palette, _LEFT, top + 166, _ACROSS, 110)
+    drawing.hatch((at > rows[:, None]) | (zones == LOST), _LEFT, top + 166, _ACROSS, 110)
     high = 110 / len(rows)
-    drawing.frame(_LEFT, top + 166 + (query % c) * high, _ACROSS, high, theme.ink, 1.5)
+    drawing.frame(_LEFT, top + 166 + (query % c) * high, (query + 1) * cell, high, theme.ink, 1.5)
     drawing.text("queries", _LEFT - 8, top + 221, anchor="end", quiet=True, size=11)
 
 

@@ -1,5 +1,6 @@
 // The chosen head in numbers: its statistics, and its mean attention from position to position.
 import { el, bitmap, sized } from "#parts/dom.js";
+import { hatched } from "#lib/hatch.js";
 import { painted } from "#lib/colours.js";
 import { weight } from "#lib/words.js";
 
@@ -25,8 +26,13 @@ export function aboutPanel(study, view) {
     const { weights, rows: high, columns: wide } = study.byPosition();
     const pen = sized(canvas, SIDE + AXIS, SIDE + AXIS);
     pen.imageSmoothingEnabled = false;
-    const largest = weights.reduce((a, b) => Math.max(a, b), 0);
-    pen.drawImage(bitmap(painted(weights, largest, false, view.dark), wide, high), AXIS, 0, SIDE, SIDE);
+    const later = (at) => at % wide > Math.floor(at / wide);
+    const past = wide > 1 && weights.every((weight, at) => !later(at) || weight === 0);
+    const masked = Uint8Array.from(weights, (_, at) => Number(past && (later(at) || at === 0)));
+    const largest = weights.reduce((a, b, at) => (masked[at] ? a : Math.max(a, b)), 0);
+    if (past) hatched(pen, AXIS, 0, SIDE, SIDE, view.colour("--av-hatch"));
+    pen.drawImage(bitmap(painted(weights.map((weight, at) => (masked[at] ? 0 : weight)), 1, false, view.dark, masked), wide, high), AXIS, 0, SIDE, SIDE);
+    if (past) framed(pen, AXIS, 0, SIDE / wide, SIDE / high);
     pen.font = view.small;
     pen.fillStyle = view.colour("--av-quiet");
     pen.textBaseline = "middle";
@@ -35,7 +41,16 @@ export function aboutPanel(study, view) {
     pen.rotate(-Math.PI / 2);
     pen.fillText(`← query 0 … ${high - 1}`, -SIDE / 2, 8);
     canvas.setAttribute("aria-label", `Mean attention of query positions (down) to key positions (across), at most ${weight(largest, 0.01)}`);
-    said.textContent = `Mean over all ${study.sets().q.images ? "images" : "sequences"}; yellow is ${weight(largest, 0.01)}.`;
+    said.textContent = `Mean over all ${study.sets().q.images ? "images" : "sequences"}: dark is 0, yellow 1, by the root of the weight; the largest is ${weight(largest, 0.01)}.${past ? " Hatched: masked. The framed cell is the only key of its query: always 1." : ""}`;
+  }
+
+  /** The only key of the first query has a frame in place of a colour. */
+  function framed(pen, x, y, across, down) {
+    pen.fillStyle = view.colour("--av-paper");
+    pen.fillRect(x, y, across, down);
+    pen.strokeStyle = view.colour("--av-quiet");
+    pen.lineWidth = 1;
+    pen.strokeRect(x + 0.5, y + 0.5, Math.max(1, across - 1), Math.max(1, down - 1));
   }
 
   return { node, draw };
