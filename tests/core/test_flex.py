@@ -98,6 +98,8 @@ def check_lists(pattern: Pattern, n: int, m: int, heads: int) -> None:
             for kind, rows in (("", mixed), ("full_", full)):
                 assert torch.equal(visited(mask, WAYS[1], kind), rows), "the passes differ"
             covered = of_blocks(pattern.sized(m), heads, group, n, m)
+            own = next(of for chosen, of in by_pattern(pattern, heads) if chosen == group)
+            assert compiled.visited_share(own, n, m) == covered.some.double().mean()
             assert torch.equal(mixed | full, covered.some)
             assert not (full & ~covered.every).any()
             seen = allowed(mask, 2, n, m)[:, 0]

@@ -328,6 +328,9 @@ def test_auto_chooses_and_says_why(n: int, pattern: Pattern, form: str, words: s
         (4096, p.local(64) | p.global_([0]), "dense", "one after the other, and some see all"),
         (4096, (p.local(64) | p.global_([0])) & p.causal(), "flex", "a compiled kernel"),
         (16_384, p.local(64) | p.global_([0]), "flex", "a compiled kernel"),
+        (16_384, p.local(128) | p.dilated(128, 128), "blocked", "FlexAttention visits 100.0%, at"),
+        (16_384, p.causal() & p.dilated(512, 128), "blocked", "FlexAttention visits 50.4%, at"),
+        (16_384, p.causal() & (p.local(512) | p.dilated(32, 512)), "flex", "a compiled kernel"),
     ],
 )
 def test_auto_chooses_by_what_a_gpu_takes(n: int, pattern: Pattern, form: str, words: str) -> None:

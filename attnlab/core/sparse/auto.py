@@ -2,7 +2,8 @@
 
 A sparse form computes fewer pairs, but each pair costs more, because keys have to be gathered and
 matrix products are small. Where a pattern excludes few pairs, or the sequence is short, the dense
-kernel is faster.
+kernel is faster. FlexAttention leaves out blocks of 128 × 128 pairs of which none is allowed: a
+stride of up to 128 leaves none out, so its blocks are counted.
 """
 
 import warnings
@@ -15,13 +16,14 @@ from attnlab.core.patterns import Pattern, dense_of
 from attnlab.core.probe import note
 from attnlab.core.shapes import Keys, Outputs, Queries, Values, checked
 from attnlab.core.sparse.blocked import blocked, by_pattern, check_dropout, without_padding
-from attnlab.core.sparse.flex import CannotCompile, flex, has_full_row, refusal
+from attnlab.core.sparse.flex import CannotCompile, flex, has_full_row, refusal, visited_share
 from attnlab.core.sparse.layout import layout
 
 SHORT = 512  # up to so many keys, one dense call is faster than any blocks on a CPU
 SHORT_GPU = 2048  # and on a GPU (H100, 16 heads in all, 64 wide, both passes, bfloat16 and float32)
 FULL_ROWS = 16_384  # and there up to so many, where some query attends to every key
 PRICE = 2.0  # cost of a pair in blocks relative to one in the dense kernel, measured on a CPU
+PRICE_GPU = 16.0  # and to one in FlexAttention's kernel: estimated, since scores go through memory
 
 
 def on_cpu(x: Tensor) -> bool:
@@ -92,6 +94,12 @@ def choose(q: Tensor, k: Tensor, v: Tensor, pattern: Pattern, *, dropout: float 
     reason = refusal(q, k, v, pattern)
     if reason:
         return Choice("blocked", f"{estimate}; flex cannot run here: {reason}")
+    visited = sum(visited_share(of, n, m) * len(heads) for heads, of in groups) / q.shape[1]
+    if PRICE_GPU * share < visited:
+        why = (
+            f"FlexAttention visits {visited:.1%}, at about a {PRICE_GPU:g}th of the cost of a pair"
+        )
+        return Choice("blocked", f"{estimate}; {why}")
     if m < FULL_ROWS and any(has_full_row(of_heads, n, m) for _, of_heads in groups):
         why = "FlexAttention visits the keys of a query one after the other, and some see all"
         return Choice("dense", f"{estimate}; {why}")

@@ -184,11 +184,22 @@ def _by_group(
     return found
 
 
-@functools.lru_cache(maxsize=64)
 def has_full_row(pattern: Pattern, n: int, m: int) -> bool:
     """Whether some block of queries visits every block of keys."""
+    return max(_visited(pattern, n, m)) == -(-m // BLOCK)
+
+
+def visited_share(pattern: Pattern, n: int, m: int) -> float:
+    """The share of all blocks of 128 × 128 pairs that are visited, whatever is masked in them."""
+    of_rows = _visited(pattern, n, m)
+    return sum(of_rows) / (len(of_rows) * -(-m // BLOCK))
+
+
+@functools.lru_cache(maxsize=64)
+def _visited(pattern: Pattern, n: int, m: int) -> tuple[int, ...]:
+    """How many blocks of keys each block of queries visits."""
     mixed, _, full, _ = _blocks(pattern.sized(m), n, m, False, torch.device("cpu"))
-    return int((mixed + full).max()) == -(-m // BLOCK)
+    return tuple((mixed + full).flatten().tolist())
 
 
 @functools.cache

@@ -18,7 +18,9 @@ from attnlab.mechanisms.learned.memorizing_transformer import (
     MemoryState,
     chunked,
     naive,
+    texts,
 )
+from tests.mechanisms.memory import segments
 
 B, H, N, D, E = 2, 3, 23, 5, 7
 SMALL = MemorizingOptions(segment=4, cache=3, memory=9, neighbours=2)
@@ -361,3 +363,26 @@ def test_what_makes_no_sense_is_refused() -> None:
         MemorizingOptions(neighbours=0)
     assert layer(MemorizingOptions(memory=0)).gate is None
     assert memorizing_transformer.CARD.causal == "always"
+
+
+@pytest.mark.parametrize("room", [1, 900, 10**9], ids=["one", "some", "all"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        SMALL,
+        MemorizingOptions(segment=4, cache=3, memory=9, neighbours=40, stored="leaving"),
+        MemorizingOptions(segment=5, cache=0, memory=6, neighbours=3, normalise=False),
+        MemorizingOptions(segment=3, cache=8, memory=0),
+        MemorizingOptions(segment=64, cache=8, memory=90),
+    ],
+    ids=str,
+)
+def test_segments_together_are_segments_one_by_one(
+    options: MemorizingOptions, room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A GPU computes many segments in one call: the same values and gradients."""
+    torch.manual_seed(0)
+    x = torch.randn(B, N, 12, dtype=torch.float64)
+    for positions in (None, attnlab.build("alibi", dim=12, heads=3, causal=True)):
+        layer = MemorizingAttention(12, 3, options=options, positions=positions).double()
+        segments.together_gives_the_same(monkeypatch, texts, layer, x, room)

@@ -3,9 +3,11 @@
 import io
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
+from attnlab.core import segments_together
 from attnlab.models.generate import generate
 from attnlab.models.tiny import TinyTransformer
 from attnlab.tasks import Task, task
@@ -33,6 +35,23 @@ def a_cut_gives_the_same(layer: nn.Module, x: Tensor, sizes: list[int]) -> None:
     mine, theirs = (torch.autograd.grad(y.square().sum(), wanted) for y in (out, expected))
     for one, other in zip(mine, theirs, strict=True):
         torch.testing.assert_close(one, other)
+
+
+def together_gives_the_same(
+    monkeypatch: pytest.MonkeyPatch, page: Any, layer: nn.Module, x: Tensor, room: int
+) -> None:
+    """Values and gradients, where a GPU reads segments with ``room`` scores in one call; ``page``
+    is the module that asks whether it is on the CPU."""
+    x, leaves = x.requires_grad_(), [x, *layer.parameters()]
+    for padding in (torch.ones(x.shape[:2]) > 0, torch.rand(x.shape[:2]) > 0.4):
+        found = []
+        for on_cpu in (True, False):
+            monkeypatch.setattr(page, "on_cpu", lambda x, on_cpu=on_cpu: on_cpu)
+            monkeypatch.setattr(segments_together, "TOGETHER", room)
+            out = layer(x, padding=padding) * padding[..., None]  # of padding it may be anything
+            grads = torch.autograd.grad(out.square().sum(), leaves, materialize_grads=True)
+            found.append([out, *grads])
+        torch.testing.assert_close(*found)
 
 
 def the_state_is_bounded_and_can_be_saved(layer: nn.Module, x: Tensor) -> State:

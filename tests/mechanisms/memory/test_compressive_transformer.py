@@ -15,6 +15,7 @@ from attnlab.mechanisms.memory.compressive_transformer import (
     FORMS,
     CompressiveOptions,
     CompressiveTransformer,
+    by_segments,
 )
 from tests.mechanisms.memory import segments
 
@@ -348,3 +349,34 @@ def test_what_makes_no_sense_is_refused() -> None:
         layer(options=replace(SMALL, compressed=4)).step(tokens(), state)
     with pytest.raises(ValueError, match="state's usage is of shape"):
         module.step(tokens(), state._replace(usage=state.usage[:, 1:]))
+
+
+@pytest.mark.parametrize("room", [1, 400, 10**9], ids=["one", "some", "all"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        SMALL,
+        CompressiveOptions(segment=4, memory=8, compressed=3, rate=3),
+        CompressiveOptions(segment=3, memory=3, compressed=40, rate=1),
+        CompressiveOptions(segment=40, memory=40, compressed=5, rate=2),
+    ],
+    ids=str,
+)
+def test_segments_together_are_segments_one_by_one(
+    options: CompressiveOptions, room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A GPU computes many segments in one call: the same values and gradients."""
+    for way in ("mean", "convolution"):
+        of_task = {"task_gradient": True} if way == "convolution" else {}
+        made = layer(way, options, **of_task)
+        segments.together_gives_the_same(monkeypatch, by_segments, made, tokens(), room)
+
+
+def test_the_most_used_are_known_only_after_the_segments_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So they are read one after the other on every device."""
+    monkeypatch.setattr(by_segments, "on_cpu", lambda x: False)
+    monkeypatch.setattr(by_segments, "_together", None)
+    made, x = layer("most_used"), tokens()
+    torch.testing.assert_close(made(x)[:1], by_lists(made, x[0])[None])

@@ -81,13 +81,12 @@ from attnlab.core.shapes import (
     checked,
 )
 from attnlab.core.softmax import masked_softmax
-from attnlab.mechanisms.learned.memorizing_transformer.costs import found
+from attnlab.mechanisms.learned.memorizing_transformer.costs import found, launches
 from attnlab.mechanisms.learned.memorizing_transformer.segments import (
     LocalBias,
     MemorizingOptions,
     PerHead,
     Piece,
-    attend,
     bias_by_distance,
     combined,
     first_scale,
@@ -100,6 +99,7 @@ from attnlab.mechanisms.learned.memorizing_transformer.segments import (
     unit,
 )
 from attnlab.mechanisms.learned.memorizing_transformer.state import MemoryState
+from attnlab.mechanisms.learned.memorizing_transformer.texts import attend
 
 __all__ = [
     "CARD", "FORMS", "MemorizingAttention", "MemorizingOptions", "MemoryState", "chunked", "naive",
@@ -255,7 +255,7 @@ CARD = Card(
         "naive": 4 * h * n * m * (d + e),
         "chunked": lambda chosen: 2 * h * n * ((c + w + found(chosen)) * (d + e) + M * d),
     },
-    launches={"chunked": n / c},
+    launches={"chunked": launches},
     memory={"naive": h * n * m, "chunked": h * (n * (d + e) + c * (c + w + M + k * (d + e)))},
     notes={
         "naive": ("scores", "weights", "neighbours", "neighbour_weights", "gate"),

@@ -161,32 +161,6 @@ class Piece(NamedTuple):
     weights: Float[Tensor, "b h t k"]
 
 
-def attend(
-    q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None, scale: Tensor, *,
-    at: Tensor, seen: Tensor | None, local_bias: LocalBias, options: MemorizingOptions,
-) -> Tensor:  # fmt: skip
-    """All segments of a text, one after the other.
-
-    q and k are as ``unit`` makes them. ``at`` (b or 1, n) counts positions for the biases; keys
-    that are not ``seen`` (b, n) are never attended to.
-    """
-    refuse_twice(gate, options)
-    pieces: list[Piece] = []
-    for start in range(0, q.shape[2], options.segment):
-        low, end = max(0, start - options.reach), start + options.segment
-        visible = None if seen is None else seen[:, low:end]
-        before = (k[:, :, low:start], v[:, :, low:start])
-        past = Past.of(*before, None if visible is None else visible[:, : start - low], options)
-        own = [x[:, :, start:end] for x in (q, k, v)]
-        pieces.append(
-            piece(
-                *own, past=past, gate=gate, scale=scale,
-                at=at[:, low:end], first=low, seen=visible, local_bias=local_bias, options=options,
-            )
-        )  # fmt: skip
-    return joined(pieces, gate, options)
-
-
 def joined(pieces: list[Piece], gate: Tensor | None, options: MemorizingOptions) -> Tensor:
     """The outputs of all pieces; what they fetched is noted."""
     neighbours, weights = ([getattr(p, name) for p in pieces] for name in ("neighbours", "weights"))

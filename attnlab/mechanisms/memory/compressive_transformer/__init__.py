@@ -31,9 +31,9 @@ does not reach the convolution, unless ``task_gradient`` is set (the paper compa
 Cost: $2h\,n\,(c + M + k)(2d + e)$ FLOPs.
 
 ``naive``    n positions, and n places where a compressed vector may stand, under a mask.
-``chunked``  each segment with the columns that it attends to.
+``chunked``  each segment with its columns. Only those that keep the most used wait: n / c steps.
 
-``CompressiveTransformer.step`` takes any number of next tokens, and the state of all before them.
+``CompressiveTransformer.step`` takes any number of next tokens, and the state of all before them;
 ``state.cleared(ended)`` begins new documents.
 
 The paper's letters: $n_s$, $n_m$, $n_{cm}$ are our c, M and k, its rate c is our s.
@@ -43,8 +43,7 @@ segments gave it, until it left. The norm is that of one segment, over heads and
 is its mean over sequences and segments. The dilation is 2, with zeros beyond the ends of a segment.
 
 Common mistakes: compressing the newest inputs of the memory; counting the distance to a compressed
-vector in tokens; adding the two losses with all gradients, which trains the transformer to be easy
-to compress.
+vector in tokens; adding both losses with all gradients, which makes the inputs easy to compress.
 
 Departures.
 - memories are empty at the beginning, not zeros
@@ -99,6 +98,7 @@ from attnlab.mechanisms.memory.compressive_transformer.compression import (
 )
 from attnlab.mechanisms.memory.compressive_transformer.places import (
     columns,
+    launches,
     regular_places,
     seen_after,
 )
@@ -253,7 +253,7 @@ CARD = Card(
         "naive": 2 * h * n * m * (4 * d + 3 * e) + 2 * h * n * (c + M + k) * d,
         "chunked": 2 * h * n * (c + M + k) * (2 * d + e) + 2 * h * (c + M + k) * d * dim,
     },
-    launches={"naive": n, "chunked": n / c},
+    launches=dict.fromkeys(FORMS, launches),
     memory={
         "naive": 2 * h * n * m,
         "chunked": h * (n * (d + e) + c * (c + M + k + 1) + (c + M + k) * d),

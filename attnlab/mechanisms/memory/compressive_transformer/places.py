@@ -1,9 +1,12 @@
-"""Where compressed vectors stand: at the first position of what was compressed."""
+"""Where compressed vectors stand: at the first position of what was compressed; and whether that is
+known beforehand."""
 
+import sympy
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from attnlab.core.card import letters
 from attnlab.mechanisms.memory.compressive_transformer.compression import CompressiveOptions
 
 
@@ -40,3 +43,9 @@ def columns(
     short &= short.flip(2).cumsum(2).flip(2) <= options.compressed
     window = torch.cat((short, (own | past).expand_as(short)), dim=2)
     return own, past, window, (window.flip(2).cumsum(2).flip(2) - 1).clamp(min=0)
+
+
+def launches(chosen: CompressiveOptions) -> sympy.Expr:
+    """Which inputs are the most used is known only when later segments have attended to them."""
+    n, c = letters("n c")
+    return n / c if chosen.compression == "most_used" else sympy.Integer(1)

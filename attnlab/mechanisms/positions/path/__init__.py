@@ -15,13 +15,14 @@ those of the recurrence $S_t = H_t S_{t-1} + k_t v_t^\top$. With all $\beta = 0$
 attention without positions.
 
 Cost: $2 h n^2 (d + e)$ FLOPs as for full attention. ``naive`` multiplies every query with the
-matrix of every token, another $4 h n^2 d$; ``chunked`` multiplies those of later chunks alone, with
-the product of a whole chunk.
+matrix of every token, another $4 h n^2 d$; ``chunked`` multiplies those of later groups of chunks
+alone, with the product of a whole group.
 
 ``naive``    the equation: from the last token to the first, all later queries meet the key, and
              then go through the matrix of the token.
 ``chunked``  the product of a chunk's matrices is $I - W^\top T W$ with $T$ the inverse of a
-             triangular matrix (the WY representation), so that queries go through whole chunks.
+             triangular matrix (the WY representation), and the product of a group of chunks is that
+             of its halves, so that queries go through whole groups.
 
 ``PaTHAttention.step`` decodes with a cache of turned keys: token t multiplies all of them by
 $H_t$, after which its query is compared with them as in full attention.
@@ -47,6 +48,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple
 
+import sympy
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -65,6 +67,7 @@ from attnlab.core.probe import note
 from attnlab.core.recurrence import skipping_padding
 from attnlab.core.shapes import NewTokens, Outputs, Queries, TokenPadding, Tokens, checked
 from attnlab.core.softmax import masked_softmax
+from attnlab.mechanisms.positions.path.chunks import scores_in_chunks
 
 SelfKeys = Float[Tensor, "b h n d"]
 SelfValues = Float[Tensor, "b h n e"]
@@ -124,35 +127,10 @@ def chunked(
     q: Queries, k: SelfKeys, v: SelfValues, w: Directions, beta: Strengths, *,
     padding: TokenPadding = None, options: PaTHOptions = PaTHOptions(),
 ) -> Outputs:  # fmt: skip
-    """Chunk by chunk from the last one: inside by the WY representation; all later queries meet
-    the keys of the chunk, and then go through its whole product."""
-    n, beta = q.shape[2], _of_tokens(beta, padding)
-    c = max(1, min(options.chunk, n))
-    missing = -n % c  # the matrix of a missing token is the identity
-    qs, ks, ws = (_cut(F.pad(x, (0, 0, 0, missing)), c) for x in (q, k, w))
-    b = F.pad(beta, (0, missing)).unflatten(2, (-1, c))
-    solve = torch.eye(c, dtype=w.dtype, device=w.device) + (b[..., None] * (ws @ ws.mT)).tril(-1)
-    T = torch.linalg.solve_triangular(solve, torch.diag_embed(b), upper=False, unitriangular=True)
-    seen = (qs @ ws.mT).tril() @ T  # what the matrices up to the query take of it
-    inside = (qs @ ks.mT) - seen @ (ws @ ks.mT).tril(-1)
-    to_start = qs - seen @ ws  # each query, through all matrices of its chunk before it
-    to_end = ks - (T @ (ws @ ks.mT).tril(-1)).mT @ ws  # each key, through those after it
-    moved, columns = to_start, []
-    for j in reversed(range(qs.shape[2])):
-        later = moved[:, :, j + 1 :]
-        before = torch.zeros_like(inside[:, :, :j])
-        met = later @ to_end[:, :, j, None].mT
-        columns.append(torch.cat((before, inside[:, :, j, None], met), dim=2).flatten(2, 3))
-        along = (later @ ws[:, :, j, None].mT) @ T[:, :, j, None]
-        moved = torch.cat((moved[:, :, : j + 1], later - along @ ws[:, :, j, None]), dim=2)
-    scores = torch.cat(columns[::-1], dim=-1)[:, :, :n, :n] * q.shape[-1] ** -0.5
-    weights = note("weights", masked_softmax(note("scores", scores), _past(padding, q)))
-    return weights @ v
-
-
-def _cut(x: Tensor, c: int) -> Tensor:
-    """(b, h, n, d) → (b, h, chunks, c, d)."""
-    return x.unflatten(2, (-1, c))
+    """The scores by chunks and groups of them: ``scores_in_chunks``."""
+    made = scores_in_chunks(q, k, w, _of_tokens(beta, padding), options.chunk)
+    scores = note("scores", made * q.shape[-1] ** -0.5)
+    return note("weights", masked_softmax(scores, _past(padding, q))) @ v
 
 
 FORMS = {"naive": naive, "chunked": chunked}
@@ -248,6 +226,7 @@ class PaTHAttention(Layer):
 # ---- card
 
 h, n, d, e, c = letters("h n d e c")
+groups = sympy.sqrt(n / c)
 
 CARD = Card(
     __doc__,
@@ -262,9 +241,9 @@ CARD = Card(
     letters={"c": "chunk"},
     time={
         "naive": 2 * h * n**2 * (3 * d + e),
-        "chunked": h * n * (2 * n * e + (n - c) * (3 * d + c) + 7 * c * (2 * d + c)),
+        "chunked": h * n * (n * (2 * e + d) + d**2 * groups + 7 * c * (2 * d + c) + 2 * d**3 / c),
     },
-    launches={"naive": n, "chunked": n / c},
+    launches={"naive": n, "chunked": groups},
     memory=h * n**2,
     notes=dict.fromkeys(FORMS, ("scores", "weights")),
     variants=({"chunk": 3, "rank": 5}, {"chunk": 5, "width": 1}),
