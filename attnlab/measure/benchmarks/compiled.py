@@ -1,0 +1,171 @@
+"""Compiled: how many times as fast as eager each form is under torch.compile, on this machine.
+
+Each form is compiled whole, for one length, in a process of its own; the compiled call must give
+what the eager one gives, then processor time is taken of both in the same rounds. A form that is
+written as many steps in a row is unrolled by the compiler, which may take minutes: after ``LIMIT``
+seconds the rest of its rows say so. The last forms of all mechanisms come first, those that models
+use.
+"""
+
+import multiprocessing
+import os
+import statistics
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from signal import SIGKILL
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attnlab.measure.measured import call_of
+from attnlab.measure.report import Row
+from attnlab.measure.subject import Subject, subject, subjects
+from attnlab.measure.timing import quartiles, taken_by, thread_count
+
+PASSES: Mapping[str, str] = {"forward": "forward", "forward and backward": "both"}
+LENGTH, QUICK = 1024, 64
+LIMIT = 240.0
+"""Seconds that the process of one form may take, starting and compiling included."""
+APART = 1e-3
+"""By how much of its size a compiled result may differ from the eager one; both are float32."""
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A layer as ``torch.compile`` makes it, whole and for one length."""
+
+    plain: Subject
+
+    def layer(self, n: int, device: str = "cpu", seed: int = 0) -> nn.Module:
+        made = self.plain.layer(n, device, seed)
+        return torch.compile(made, fullgraph=True, dynamic=False)  # type: ignore[return-value]
+
+    def extra_inputs(self, n: int, device: str = "cpu") -> dict[str, Any]:
+        return self.plain.extra_inputs(n, device)
+
+    def sequence(self, n: int, device: str = "cpu", seed: int = 0) -> Tensor:
+        return self.plain.sequence(n, device, seed)
+
+
+def forms(*, quick: bool = False) -> list[Subject]:
+    """Every form of every mechanism that mixes positions, the last ones first; quickly, two."""
+    if quick:
+        return [subject("full", form=form) for form in ("fused", "naive")]
+    last = subjects()
+    others = [
+        one.with_form(form)
+        for one in last
+        if "form" in one.card.option_names()
+        for form in one.card.forms
+        if form != one.form
+    ]
+    return [*last, *others]
+
+
+def rows(*, quick: bool, threads: int) -> Iterator[Row]:
+    """The rows of all forms, one for each pass."""
+    for batch in batches(quick=quick, threads=threads, kept={}):
+        yield from batch
+
+
+def batches(*, quick: bool, threads: int, kept: Mapping[str, Row]) -> Iterator[list[Row]]:
+    """The rows of one form after the other; those that are ``kept`` are not measured again."""
+    n = QUICK if quick else LENGTH
+    for one in forms(quick=quick):
+        names = figures(one, n)
+        held = [kept[name] for name in names if name in kept]
+        yield held if len(held) == len(names) else _apart(one, n, 3 if quick else 9, threads)
+
+
+def figures(one: Subject, n: int) -> list[str]:
+    """The names of the rows of one form."""
+    return [f"{one.mechanism} ({one.form}), n = {n:,}, {which}" for which in PASSES]
+
+
+def _apart(one: Subject, n: int, rounds: int, threads: int) -> list[Row]:
+    """The rows of one form, measured in a process that is ended when its time is up."""
+    context, names = multiprocessing.get_context("spawn"), figures(one, n)
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_measure, args=(theirs, one, n, rounds, threads), daemon=True)
+    ends, found = time.monotonic() + LIMIT, []
+    process.start()
+    theirs.close()
+    why = f"not done after {LIMIT:g} s: the compiler unrolls what is written step by step"
+    with suppress(EOFError):
+        while len(found) < len(names) and ours.poll(max(0.0, ends - time.monotonic())):
+            found.append(ours.recv())
+    if time.monotonic() < ends:
+        process.join(10)
+        why = f"the process ended with code {process.exitcode}"
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid or 0, SIGKILL)  # and the C++ compiler that it may have started
+    process.join()
+    return [*found, *(Row(name, None, note=why) for name in names[len(found) :])]
+
+
+def _measure(to: Connection, one: Subject, n: int, rounds: int, threads: int) -> None:
+    """Send the row of each pass as soon as it is known."""
+    os.setsid()  # its own group of processes, which can be ended together
+    torch._inductor.config.compile_threads = 1
+    for name, which in zip(figures(one, n), PASSES.values(), strict=True):
+        try:
+            to.send(compared(name, one, n, which, rounds=rounds, threads=threads))
+        except Exception as error:  # whatever a compiler raises
+            reason = str(error).strip().splitlines() or [""]
+            to.send(Row(name, None, note=f"{type(error).__name__}: {reason[0][:200]}"))
+
+
+def compared(figure: str, one: Subject, n: int, which: str, *, rounds: int, threads: int) -> Row:
+    """How many times as long the eager call takes as the compiled one, above 1 where compiling
+    gains; not measured where their results differ."""
+    eager, compiled = call_of(one, n, which), call_of(Compiled(one), n, which)  # type: ignore[arg-type]
+    with thread_count(threads):
+        start = time.perf_counter()
+        made = _seeded(compiled)
+        took = time.perf_counter() - start
+        apart = difference(made, _seeded(eager))
+        if not apart <= APART:
+            why = f"the compiled result differs from the eager one by {apart:.1e} of its size"
+            return Row(figure, None, "×", note=why)
+        del made
+        pairs = [(_busy(eager), _busy(compiled)) for _ in range(rounds + 1)][1:]
+    ratios = [own / other for own, other in pairs]
+    own, other = (1e3 * statistics.median(column) for column in zip(*pairs, strict=True))
+    note = f"eager: {own:.3g} ms; compiled: {other:.3g} ms, and {took:.0f} s to compile"
+    return Row(figure, statistics.median(ratios), "×", quartiles=quartiles(ratios), note=note)
+
+
+def _busy(call: Any) -> float:
+    """Processor seconds of one call, which other programs on the machine change less than the
+    clock."""
+    taken = taken_by(call)
+    return taken.user + taken.system
+
+
+def _seeded(call: Any) -> Any:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return call()
+
+
+def difference(made: Any, wanted: Any) -> float:
+    """The largest difference of two results, as a share of the size of the tensor it stands in."""
+    pairs = zip(_tensors(made), _tensors(wanted), strict=True)
+    return max((_relative(one.detach(), other.detach()) for one, other in pairs), default=0.0)
+
+
+def _relative(one: Tensor, other: Tensor) -> float:
+    size = max(float(other.abs().max()), 1e-6) if other.numel() else 1.0
+    return float((one - other).abs().max()) / size if other.numel() else 0.0
+
+
+def _tensors(result: Any) -> Iterator[Tensor]:
+    if isinstance(result, Tensor):
+        yield result
+    elif isinstance(result, list | tuple):
+        for part in result:
+            yield from _tensors(part)
