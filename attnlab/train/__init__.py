@@ -18,7 +18,8 @@ What it guarantees, each point verified by a test in `tests/train/`:
 A pretrained encoder is tuned on another task by `fine_tune` (`attnlab.train.fine_tuning`).
 
 On several processes the same script runs under `torchrun` or `accelerate launch`; each process
-takes its share of the batch, and gradients are averaged by PyTorch's DistributedDataParallel.
+takes its share of the batch, and gradients are averaged by PyTorch's DistributedDataParallel; with
+sharded=True each process keeps a share of the model, too (FSDP2, `attnlab.train.sharding`).
 Several CPU processes, with device="cpu": `torchrun --nproc-per-node 2 script.py`, or `accelerate
 launch --multi_gpu --num_processes 2 script.py`.
 """
@@ -51,6 +52,7 @@ from attnlab.train.processes import Processes
 from attnlab.train.run import Run
 from attnlab.train.saving import Saves
 from attnlab.train.settings import Settings
+from attnlab.train.sharding import called_layers, check_shardable, in_shares
 from attnlab.train.task import Task, check_task
 from attnlab.train.trial import dry_run
 
@@ -136,14 +138,19 @@ def fit(
     with preserved_generators(target), _checkpointing(model, gradient_checkpointing):
         model.to(target)
         fit_objective(asked, model, target, settings.seed)
-        described = dry_run(model, task, settings, asked, target, processes)
+        if settings.sharded:
+            check_shardable(model, asked, processes)
+        with called_layers(model) as called:
+            described = dry_run(model, task, settings, asked, target, processes)
         saves = Saves(place, model, described, asked, settings, processes)
-        run = Run(
-            model, task, settings, asked, processes=processes, saves=saves, callbacks=callbacks
-        )
-        if resume:
-            run.resume()
-        run.train(progress)
+        with in_shares(model, asked, processes, called if settings.sharded else None) as shares:
+            run = Run(
+                model, task, settings, asked, processes=processes, saves=saves,
+                callbacks=callbacks, shares=shares,
+            )  # fmt: skip
+            if resume:
+                run.resume()
+            run.train(progress)
     return run.history
 
 

@@ -25,6 +25,8 @@ from attnlab.train.tensors import (
     model_tensors,
     optimizer_state,
     optimizer_tensors,
+    own_share,
+    whole,
 )
 
 
@@ -64,9 +66,9 @@ class Checkpoint:
             )
         with torch.no_grad():
             for name, target in targets.items():
-                target.copy_(self.model[name])
+                target.copy_(own_share(self.model[name], target))
             for name, target in own.items():
-                target.copy_(self.objective[name])
+                target.copy_(own_share(self.objective[name], target))
 
     def check_fits(self, model: nn.Module) -> dict[str, Tensor]:
         """The tensors of `model` by name, if the checkpoint has each of them in its shape."""
@@ -115,13 +117,10 @@ def write_checkpoint(
     check_model(model)
     if optimizer is not None:
         check_optimizer(optimizer)
-    own = {} if objective is None else model_tensors(objective)
     tensors = {
-        "model": model_tensors(model),
-        "optimizer": optimizer_tensors(model, optimizer, objective),
+        **learned_tensors(model, optimizer, objective),
         "generators": _checked_generators(generators),
         **({CARRIED: carried} if carried else {}),
-        **({OBJECTIVE: own} if own else {}),
     }
     try:
         return write(place, step, _files(tensors, _json(state)), before)
@@ -130,6 +129,22 @@ def write_checkpoint(
             f"The checkpoint of step {step} could not be written to '{folder}' ({error}); "
             "the checkpoint before it, if there was one, is intact"
         ) from error
+
+
+def learned_tensors(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer | None = None,
+    objective: nn.Module | None = None,
+) -> dict[str, dict[str, Tensor]]:
+    """The whole tensors of a checkpoint's parts. Of a learner in shares every process gathers them,
+    though the first one alone writes, in one order (a loaded optimizer has one of its own)."""
+    own = {} if objective is None else model_tensors(objective)
+    parts = {
+        "model": model_tensors(model),
+        "optimizer": optimizer_tensors(model, optimizer, objective),
+        **({OBJECTIVE: own} if own else {}),
+    }
+    return {part: {n: whole(named[n]) for n in sorted(named)} for part, named in parts.items()}
 
 
 def load_checkpoint(folder: str | Path) -> Checkpoint:

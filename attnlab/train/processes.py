@@ -1,7 +1,10 @@
 """Communication between the processes of one run."""
 
+from collections.abc import Sequence
+
 import torch
 from accelerate import Accelerator
+from accelerate.utils import broadcast
 from torch import Tensor
 
 from attnlab.train.diagnose import Fault
@@ -19,6 +22,15 @@ class Processes:
 
     def wait(self) -> None:
         self.accelerator.wait_for_everyone()
+
+    def spread(self, tensors: Sequence[Tensor]) -> None:
+        """Every process gets the values of the first one, in one exchange of bytes."""
+        if not tensors:
+            return
+        parts = [tensor.detach().reshape(-1).view(torch.uint8) for tensor in tensors]
+        joined = broadcast(torch.cat(parts))
+        for tensor, part in zip(tensors, joined.split([len(p) for p in parts]), strict=True):
+            tensor.detach().copy_(part.clone().view(tensor.dtype).view_as(tensor))
 
     def summed(self, value: Tensor) -> Tensor:
         total: Tensor = self.accelerator.reduce(value, "sum")

@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -17,9 +17,11 @@ from attnlab.train.errors import TrainingError
 from attnlab.train.evaluation import Evaluation, evaluation, summed_scores
 from attnlab.train.generators import derived_seed, preserved_generators
 from attnlab.train.history import Callback, History, State
+from attnlab.train.learner import Learner
 from attnlab.train.processes import Processes
 from attnlab.train.saving import Saves
 from attnlab.train.settings import Settings
+from attnlab.train.sharding import Shares
 from attnlab.train.states import stored
 from attnlab.train.step import Broken, NotFiniteError, Stepper
 from attnlab.train.task import Task
@@ -39,11 +41,14 @@ class Run:
         processes: Processes,
         saves: Saves,
         callbacks: Sequence[Callback],
+        shares: Shares | None = None,
     ) -> None:
         self.model, self.task, self.settings = model, task, settings
         self.processes, self.saves, self.callbacks = processes, saves, callbacks
         self.device, self.history, self.done = processes.device, History(), 0
-        self.stepper = Stepper(model, task, settings, objective, processes)
+        self.objective, self.shares = objective, shares
+        learner = Learner(model, objective) if shares is None else shares.learner
+        self.stepper = Stepper(learner, task, settings, processes, shares)
         self._seed_generators()
 
     def _seed_generators(self) -> None:
@@ -52,7 +57,7 @@ class Run:
 
     def resume(self) -> None:
         """Goes on from the folder's checkpoint, if there is one and it belongs to this call."""
-        found = self.saves.resume(self.model, self.stepper.optimizer)
+        found = self.saves.resume(self.stepper.learner, self.stepper.optimizer)
         if found is None:
             return
         checkpoint, exact = found
@@ -68,7 +73,9 @@ class Run:
         learner = self.stepper.learner
         if learner.trains_its_objective:  # which may leave out a part of the model, as its output
             accelerator.ddp_handler = DistributedDataParallelKwargs(find_unused_parameters=True)
-        wrapped = accelerator.prepare_model(learner, device_placement=False)
+        wrapped: nn.Module = learner
+        if self.shares is None:
+            wrapped = accelerator.prepare_model(learner, device_placement=False)
         try:
             with self._bar(progress) as bar, learner.training_mode():
                 self._loop(wrapped, bar)
@@ -115,17 +122,18 @@ class Run:
             self.stepper.check_weights()
         carried = stored(self.stepper.carried)
         progress = (self.stepper.tokens, self.history.rows)
-        self.saves.save(self.model, self.stepper.optimizer, self.done, *progress, carried)
+        self.saves.save(self.stepper.learner, self.stepper.optimizer, self.done, *progress, carried)
 
     def evaluate(self) -> Evaluation:
         """The same batches every time, whatever the seed; they are divided among the processes."""
         s, problem = self.settings, None
         indices = range(self.processes.rank, s.evaluate_batches, self.processes.count)
         try:
-            sums = summed_scores(
-                self.model, self.task, indices, s.batch_size,
-                objective=self.stepper.objective, precision=s.precision, segment=s.segment,
-            )  # fmt: skip
+            with self._whole():
+                sums = summed_scores(
+                    self.model, self.task, indices, s.batch_size,
+                    objective=self.objective, precision=s.precision, segment=s.segment,
+                )  # fmt: skip
         except TrainingError as error:
             sums, problem = torch.full((3,), math.nan, dtype=torch.float64), Fault("", str(error))
         if self.processes.count > 1:
@@ -139,8 +147,13 @@ class Run:
         """Whether a callback, called in the first process, stops the run in all of them."""
         if not self.callbacks:
             return False
-        stop = self.processes.is_first and self._call_back(loss)
+        with self._whole():
+            stop = self.processes.is_first and self._call_back(loss)
         return bool(self.processes.summed(torch.tensor(float(stop), device=self.device)))
+
+    def _whole(self) -> AbstractContextManager[object]:
+        """Inside, every process has all parameters of the model."""
+        return nullcontext() if self.shares is None else self.shares.filled()
 
     def _call_back(self, loss: float) -> bool:
         steps, model = self.settings.steps, bare(self.model)

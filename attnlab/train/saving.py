@@ -7,7 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnlab.train.checkpoint import Checkpoint, load_checkpoint, write_checkpoint
+from attnlab.train.checkpoint import (
+    Checkpoint,
+    learned_tensors,
+    load_checkpoint,
+    write_checkpoint,
+)
 from attnlab.train.errors import CheckpointError
 from attnlab.train.folder import check_pointer, exists, pointer, sweep
 from attnlab.train.generators import generator_states, set_generator_states
@@ -17,6 +22,7 @@ from attnlab.train.identity import (
     describe_objective,
     differences,
 )
+from attnlab.train.learner import Learner
 from attnlab.train.processes import Processes
 from attnlab.train.settings import Settings
 from attnlab.train.tensors import described
@@ -35,7 +41,6 @@ class Saves:
         processes: Processes,
     ) -> None:
         self.folder, self.settings, self.processes = folder, settings, processes
-        self.objective = objective
         self.step: int | None = None
         self.identity = {
             "task": task,
@@ -57,7 +62,7 @@ class Saves:
     # --- going on ------------------------------------------------------------------------------
 
     def resume(
-        self, model: nn.Module, optimizer: torch.optim.Optimizer
+        self, learner: Learner, optimizer: torch.optim.Optimizer
     ) -> tuple[Checkpoint, bool] | None:
         """Restores the folder's checkpoint, if there is one and it belongs to this run, and says
         whether the random generators go on exactly. All is checked before the model is touched.
@@ -66,9 +71,9 @@ class Saves:
             return None
         self.pointer = pointer(self.folder)
         checkpoint = load_checkpoint(self.folder)
-        self._check_belongs(checkpoint, model)
+        self._check_belongs(checkpoint, learner.model)
         exact = self._restore_generators(checkpoint)
-        checkpoint.restore(model, optimizer, self.objective)
+        checkpoint.restore(learner.model, optimizer, learner.objective)
         self.step = checkpoint.step
         if self.processes.is_first:  # remove files that a kill during saving has left
             with suppress(OSError, CheckpointError):  # the folder may be read-only
@@ -129,27 +134,29 @@ class Saves:
 
     def save(
         self,
-        model: nn.Module,
+        learner: Learner,
         optimizer: torch.optim.Optimizer,
         step: int,
         tokens: int,
         rows: list[dict[str, Any]],
         carried: dict[str, Tensor],
     ) -> None:
-        """Every process hands in its generators; the first one writes."""
+        """Every process hands in its generators, and its shares; the first one writes."""
         if self.folder is None or self.step == step:
             return
         generators = self._gathered_generators()
+        if not self.processes.is_first and self.settings.sharded:
+            learned_tensors(learner.model, optimizer, learner.objective)
         if self.processes.is_first:
             write_checkpoint(
                 self.folder,
-                model,
+                learner.model,
                 optimizer,
                 step=step,
                 state=self.identity | self._progress(tokens, rows),
                 generators=generators,
                 carried=carried,
-                objective=self.objective,
+                objective=learner.objective,
                 before=self._check_undisturbed,
             )
             self.pointer = pointer(self.folder)

@@ -5,7 +5,14 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any
 
-from attnlab.train.checks import MOST_ROWS, MOST_STEPS, as_integer, as_number, shown
+from attnlab.train.checks import (
+    MOST_ROWS,
+    MOST_STEPS,
+    as_integer,
+    as_number,
+    check_flag,
+    shown,
+)
 from attnlab.train.optimizer import SCHEDULES, default_warmup
 
 
@@ -22,6 +29,11 @@ def _schedule(name: str, value: Any) -> str:
     if not isinstance(value, str) or value not in SCHEDULES:
         raise ValueError(f"{name} should be 'cosine' or 'linear', got {shown(value)}")
     return value
+
+
+def _flag(name: str, value: Any) -> bool:
+    check_flag(name, value)
+    return bool(value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +54,8 @@ class Settings:
         (`task.documents(split)`, such as "topics") each step reads the next piece of `batch_size`
         documents, which follow one another in a shuffled order, and the state is carried from step
         to step (`model.cleared(state, ended)` where a document begins). One process.
+    sharded: of several processes each keeps its share of parameters, gradients and moments (FSDP2)
+        instead of all of them; the numbers are the same (``attnlab.train.sharding``).
     seed: decides batches and dropout.
     save_every: steps between two checkpoints; None saves at the end only.
     evaluate_every: adds validation_loss and validation_accuracy to every such row and to the
@@ -58,6 +72,7 @@ class Settings:
     accumulate: int = _option(1, _size)
     precision: str = _option("fp32")
     segment: int | None = _option(None, _size)
+    sharded: bool = _option(False, _flag)
     seed: int = _option(0, as_integer)
     save_every: int | None = _option(None, _size)
     evaluate_every: int | None = _option(None, _size)
@@ -93,7 +108,7 @@ class Settings:
         return default_warmup(self.steps) if self.warmup is None else self.warmup
 
     def identity(self, processes: int) -> dict[str, Any]:
-        """The settings that a resumed run must share; steps, device, precision may change."""
+        """The settings that a resumed run must share; the others, such as device, may change."""
         return {
             "seed": self.seed,
             "batch_size × processes": self.batch_size * processes,

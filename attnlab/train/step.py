@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.core.charges import charged
-from attnlab.objectives.batches import UNSCORED, Batch
+from attnlab.objectives.batches import UNSCORED, Batch, CrossEntropy
 from attnlab.train.diagnose import Fault, first_fault
 from attnlab.train.documents import Segment, documents_of
 from attnlab.train.errors import TrainingError
@@ -26,9 +26,10 @@ from attnlab.train.precision import autocast
 from attnlab.train.processes import Processes
 from attnlab.train.segments import check_longest, next_logits, segment_losses
 from attnlab.train.settings import Settings
+from attnlab.train.sharding import Shares
 from attnlab.train.states import restored
 from attnlab.train.task import Drawn, Task, check_classes, check_length, draw, tokens_in
-from attnlab.train.tensors import bare
+from attnlab.train.tensors import bare, whole
 
 
 class Broken(NamedTuple):
@@ -50,15 +51,17 @@ class Stepper:
     """A model and its optimizer, moved by one batch at a time."""
 
     def __init__(
-        self, model: nn.Module, task: Task, settings: Settings, objective: Any, processes: Processes
-    ) -> None:
-        self.model, self.task, self.settings, self.processes = model, task, settings, processes
-        self.objective, self.learner = objective, Learner(model, objective)
+        self, learner: Learner, task: Task, settings: Settings, processes: Processes,
+        shares: Shares | None = None,
+    ) -> None:  # fmt: skip
+        self.task, self.settings, self.processes = task, settings, processes
+        self.learner, self.shares = learner, shares
+        self.model, self.objective = learner.model, cast(Any, learner.objective)
         self.device = processes.device
         s = settings
         self.documents = documents_of(task, "train", s.batch_size, s.segment, s.seed)
         if self.documents is not None:
-            check_longest(bare(model), self.documents)
+            check_longest(bare(self.model), self.documents)
         self.carried: Any = None  # what the model has left after the last step, of documents
         self._left: Any = None  # what it leaves in the present one
         self.optimizer = adamw(
@@ -75,6 +78,8 @@ class Stepper:
         parts = self._parts(full_batch.batch)
         before = generator_states(self.device)
         self.optimizer.zero_grad(set_to_none=True)
+        if self.shares is not None:
+            self.shares.share_buffers()
         share = self._backward(wrapped, parts, full_batch)
         loss, norm = self._loss_and_norm(share, parts, full_batch, before)
         rate = self._update(norm, step if at is None else at)
@@ -93,7 +98,7 @@ class Stepper:
     def check_weights(self) -> None:
         """Raises if the last update left a weight that is not finite (its loss still was)."""
         for name, parameter in self.learner.named():
-            if not parameter.isfinite().all():
+            if not whole(parameter.detach().isfinite().all()):
                 fault = Fault(name.rpartition(".")[0], f"'{name}' itself, after the update")
                 raise NotFiniteError(Broken("a weight is no longer finite", fault))
 
@@ -194,7 +199,7 @@ class Stepper:
         """Loss and gradient norm over all processes; raises NotFiniteError if one is not finite."""
         sums = self.processes.summed(share)
         gradients = [p.grad for p in self.parameters if p.grad is not None]
-        norm = torch.nn.utils.get_total_norm(gradients).to(self.device)
+        norm = whole(torch.nn.utils.get_total_norm(gradients)).to(self.device)
         loss, seen, length = torch.cat([sums, norm.to(sums.dtype)[None]]).tolist()
         self._check_seen(seen, full_batch.scored)
         if not (math.isfinite(loss) and math.isfinite(length)):
@@ -223,10 +228,21 @@ class Stepper:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.step()
-        if callable(follow := getattr(self.objective, "after_step", None)):
-            with torch.no_grad():
-                follow(bare(self.model), step, s.steps)
+        self._follow(step)
         return rate
+
+    def _follow(self, step: int) -> None:
+        """What the objective does after an update, with the whole parameters."""
+        kind, steps = type(self.objective), self.settings.steps
+        if getattr(kind, "after_step", CrossEntropy.after_step) is CrossEntropy.after_step:
+            return
+        with torch.no_grad():
+            if self.shares is None:
+                self.objective.after_step(bare(self.model), step, steps)
+            else:
+                with self.shares.filled() as given:
+                    given.objective.after_step(given.model, step, steps)  # type: ignore[operator]
+                    self.shares.take()
 
     def _find_fault(
         self, parts: list[Batch], full_batch: Drawn, before: dict[str, Tensor]

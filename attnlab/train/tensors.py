@@ -17,6 +17,27 @@ def bare(model: nn.Module) -> nn.Module:
     return inner if isinstance(inner, nn.Module) else model
 
 
+def _is_whole(tensor: Tensor) -> bool:
+    """Whether it is not one that this process keeps a share of."""
+    return not callable(getattr(tensor, "full_tensor", None))
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """The tensor itself; of one in shares all of it, for which every process calls this."""
+    full: Tensor = tensor if _is_whole(tensor) else tensor.full_tensor()  # type: ignore[attr-defined]
+    return full
+
+
+def own_share(tensor: Tensor, like: Tensor) -> Tensor:
+    """Of a whole tensor, what this process keeps of ``like``; all of it where that is whole."""
+    if _is_whole(like):
+        return tensor
+    from torch.distributed.tensor import distribute_tensor
+
+    mesh, placements = like.device_mesh, like.placements  # type: ignore[attr-defined]
+    return distribute_tensor(tensor.to(like.device), mesh, placements, src_data_rank=None)
+
+
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
     """Parameters and buffers by name; of several names for one and the same tensor, the first only.
 
@@ -25,16 +46,17 @@ def model_tensors(model: nn.Module) -> dict[str, Tensor]:
     """
     tensors: dict[str, Tensor] = {}
     seen: set[tuple[object, ...]] = set()
-    for name, tensor in bare(model).state_dict().items():
+    for name, tensor in bare(model).state_dict(keep_vars=True).items():
         if not isinstance(tensor, Tensor):
             raise CheckpointError(
                 f"The model keeps '{name}', a {type(tensor).__name__}, in its state, and a "
                 "checkpoint holds tensors only; register it as a buffer instead of get_extra_state"
             )
         _check_storable(name, tensor)
-        place = (tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
+        place: tuple[object, ...] = (tensor.device, tensor.data_ptr(), tensor.shape)
+        place = (*place, tensor.stride(), tensor.dtype) if _is_whole(tensor) else (id(tensor),)
         if place not in seen:
-            tensors[name] = tensor
+            tensors[name] = tensor.detach()
         seen.add(place)
     return tensors
 
@@ -83,7 +105,8 @@ def optimizer_state(
         if name in parameters:
             counts = slot == "step" and tensor.ndim == 0 and tensor.is_floating_point()
             wanted[key] = described(tensor if counts else parameters[name])
-            state.setdefault(order[name], {})[slot] = tensor.clone()
+            share = tensor.clone() if counts else own_share(tensor.clone(), parameters[name])
+            state.setdefault(order[name], {})[slot] = share
     check_agreement("optimizer", wanted, descriptions(tensors), where)
     return {"state": state, "param_groups": optimizer.state_dict()["param_groups"]}
 

@@ -48,6 +48,8 @@ def is_valid(name, value):
             return isinstance(value, list | tuple | range) and not value
         case "device" | "folder":
             return value is None
+        case "sharded":
+            return value is False
     return False
 
 

@@ -1,0 +1,123 @@
+"""A model in shares trains as a whole one does, whatever the way through its layers."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from attnlab.train import fit
+from attnlab.train.sharding import check_shardable
+from tests.train.test_processes import launched
+
+PROGRAM = """
+import copy, gc, json
+import attnlab
+from accelerate import PartialState
+from attnlab.tasks import task
+from attnlab.train import sharding
+from tests.train.test_learner import Headed
+
+copying = task("copying", symbols=5, items=5)
+made = []
+
+class Kept(sharding.Shares):
+    def __init__(self, *given):
+        super().__init__(*given)
+        made.append(self)
+
+sharding.Shares = Kept
+cases = {
+    "plain": {}, "again": {"checkpoint": True}, "shared": {"depth": "shared"},
+    "reversible": {"depth": "reversible"}, "objective": {}, "uneven": {"dim": 6},
+}
+found = {}
+for name, options in cases.items():
+    runs = []
+    for sharded in (False, True):
+        torch.manual_seed(4)
+        model = attnlab.TinyTransformer(
+            **copying.model_options(), **{"dim": 8, "layers": 2, "heads": 2, **options}
+        )
+        asked = Headed(copying.vocab) if name == "objective" else "next_token"
+        films, before = [], [id(p) for p in model.parameters()]
+        history = fit(
+            model, copying, 3, batch_size=4, device="cpu", sharded=sharded, progress=False,
+            objective=asked, evaluate_every=2,
+            callbacks=[lambda state: films.append(copy.deepcopy(state.model).state_dict())],
+        )
+        assert before == [id(p) for p in model.parameters()]
+        assert all(p.grad is None for p in model.parameters())
+        rows = [{**row, "tokens_per_second": 0} for row in history.rows]
+        ended = model.state_dict()
+        own = [] if isinstance(asked, str) else [asked.mean, *asked.parameters()]
+        assert all(torch.equal(film, ended[n]) for n, film in dict(*films[-1:]).items())
+        runs.append((rows, [*ended.values(), *own], getattr(asked, "steps", [])))
+    (rows, ended, steps), (other, shared, also) = runs
+    for one, two in zip(ended, shared, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-6)
+    assert steps == also
+    shares = made.pop()
+    kinds = [type(part).__name__ for part in shares.learner.modules()]
+    found[name] = {
+        "rows": (rows, other),
+        "apart": kinds.count("FSDPBlock"),
+        "whole": sum(p.numel() for p in shares.learner.parameters()),
+        "own": sum(p.to_local().numel() for p in shares.learner.parameters()),
+    }
+state = PartialState()
+with open(f"{sys.argv[1]}/{state.process_index}.json", "w") as file:
+    json.dump(found, file)
+state.wait_for_everyone()
+import os
+os._exit(0)
+"""
+
+
+@pytest.mark.slow
+def test_a_run_in_shares_is_the_run_of_whole_models(script, run, tmp_path):
+    run([*launched("torchrun", script(PROGRAM)), str(tmp_path)])
+    both = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1)]
+    for name, found in both[0].items():
+        rows, other = found["rows"]
+        for column in ("loss", "gradient_norm"):
+            assert [row[column] for row in rows] == pytest.approx(
+                [row[column] for row in other], rel=1e-5
+            ), name
+        assert rows[1]["validation_loss"] == pytest.approx(other[1]["validation_loss"], rel=1e-5)
+        own = [each[name]["own"] for each in both]
+        assert sum(own) == found["whole"]
+        assert max(own) < 0.6 * found["whole"]
+    # Layers are gathered one by one where the model calls them and nothing else has their matrices.
+    apart = {name: found["apart"] for name, found in both[0].items()}
+    assert apart == {
+        "plain": 2, "again": 2, "shared": 1, "reversible": 0, "objective": 2, "uneven": 2,
+    }  # fmt: skip
+
+
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.tensor(1.0))
+
+
+@pytest.mark.parametrize(
+    ("model", "count", "words"),
+    [
+        (nn.Linear(2, 3), 1, "this is the only one; start the script by torchrun"),
+        (torch.compile(nn.Linear(2, 3), backend="eager"), 2, "this one is compiled as a whole"),
+        (Scaled(), 2, "along their first axis, and 'gain' has none; make it one of shape"),
+    ],
+)
+def test_what_cannot_be_divided(model, count, words):
+    with pytest.raises(ValueError, match=words):
+        check_shardable(model, nn.Identity(), SimpleNamespace(count=count))
+
+
+def test_one_process_refuses_shares_before_the_model_is_touched(toy, successor, weights):
+    model = toy()
+    before = weights(model)
+    with pytest.raises(ValueError, match="sharded=True divides a model among several processes"):
+        fit(model, successor(), 2, sharded=True, progress=False)
+    assert all(torch.equal(value, before[name]) for name, value in weights(model).items())
