@@ -41,7 +41,7 @@ from attnlab.train.checks import as_number, check_model, shown
 from attnlab.train.devices import make_accelerator
 from attnlab.train.evaluation import device_of
 from attnlab.train.generators import derived_seed, preserved_generators
-from attnlab.train.learner import fit_objective
+from attnlab.train.learner import Learner, fit_objective
 from attnlab.train.objective import check_kind, chosen
 from attnlab.train.processes import Processes
 from attnlab.train.settings import Settings
@@ -157,7 +157,7 @@ class _Run:
         check_kind(model, asked)
         fit_objective(asked, model, self.device, settings.seed)
         dry_run(model, task, settings, asked, self.device, processes)
-        return Stepper(model, task, settings, asked, processes)
+        return Stepper(Learner(model, asked), task, settings, processes)
 
     def turn(self, budget: float) -> None:
         """One update, at the rate of the time that is spent."""
