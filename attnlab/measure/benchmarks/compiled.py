@@ -91,7 +91,8 @@ def _apart(one: Subject, n: int, rounds: int, threads: int) -> list[Row]:
     context, names = multiprocessing.get_context("spawn"), figures(one, n)
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_measure, args=(theirs, one, n, rounds, threads), daemon=True)
-    ends, found = time.monotonic() + LIMIT, []
+    ends = time.monotonic() + LIMIT
+    found: list[Row] = []
     process.start()
     theirs.close()
     why = f"not done after {LIMIT:g} s: the compiler unrolls what is written step by step"
