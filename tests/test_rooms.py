@@ -39,6 +39,7 @@ FLOORS = {
     "exercises": 4,
     "figures": 5,
     "experiments": 5,
+    "systems": 5,
     "pretrained": 5,
     "testing": 5,
     "widgets": 6,
@@ -46,6 +47,7 @@ FLOORS = {
 }
 NEIGHBOURS = {
     ("models", "catalog"),  # a model takes its mechanism by name
+    ("experiments", "systems"),  # an experiment may train a system
     ("experiments", "pretrained"),  # an experiment may look at a model that comes with attnlab
 }
 NEIGHBOURS_IN_FUNCTIONS = {("measure", room) for room in ("lens", "tasks", "train", "exercises")}
