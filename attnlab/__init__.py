@@ -61,6 +61,7 @@ _ROOMS = (
     "predictions",
     "pretrained",
     "structures",
+    "systems",
     "tasks",
     "testing",
     "train",

@@ -113,7 +113,7 @@ def main() -> None:
     try:
         asked = json.load(sys.stdin)
     except ValueError:
-        sys.exit("usage: attnlab.core.kernels.ahead.compiled starts this and tells it the kernel")
+        sys.exit("usage: compiled() of this file starts it and tells it the kernel")
     print(json.dumps([asdict(each) for each in _compile(*asked)]))
 
 
