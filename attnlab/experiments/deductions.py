@@ -31,13 +31,16 @@ arXiv:2305.18654, ask for Einstein's puzzle. Pfau, Merrill, Bowman. Let's Think 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from attnlab.experiments.faith_and_fate import ASKED, Filler, held_out, kinds, share, written
 from attnlab.experiments.grid import Arm, Grid, Scores, Trained
+from attnlab.structures.computation import Computation
 from attnlab.tasks.logic_grids import LogicGrids, clues, fits
 from attnlab.tasks.worked import Question
 
 STEPS, SHALLOW = 600, 5
+GUESS = "any table that the clues about one item leave"
 
 
 @dataclass(frozen=True)
@@ -52,12 +55,16 @@ FORMS: dict[str, LogicGrids] = {
 }
 
 
+def is_shallow(made: Computation) -> bool:
+    return made.depth <= SHALLOW
+
+
 def scored(model: object, task: LogicGrids, questions: Sequence[Question]) -> dict[str, float]:
     """The per cent of right tables, by depth, of right cells, and of kinds."""
     stated = written(model, task, questions)
     made = [task.computation(each) for each in questions]
     right = [task.right(each, said) for each, said in zip(questions, stated, strict=True)]
-    shallow = [graph.depth <= SHALLOW for graph in made]
+    shallow = [is_shallow(graph) for graph in made]
     found = {"right": share(right)}
     for name, wanted in (("shallow", True), ("deep", False)):
         own = [each for each, is_so in zip(right, shallow, strict=True) if is_so is wanted]
@@ -81,9 +88,13 @@ def left(question: Question, attributes: int = 2) -> int:
     return int(fit[own].all(0).sum())
 
 
-def guessed(quick: bool) -> float:
-    """The per cent of tables that are right if one of those is guessed that are ``left``."""
-    asked = held_out(LogicGrids(), 8 if quick else ASKED)
+def guessed(quick: bool, shallow: bool | None = None) -> float:
+    """The per cent of tables that are right if one of those is guessed that are ``left``, for all
+    puzzles, or for the shallow or the deep ones."""
+    task = LogicGrids()
+    asked = held_out(task, 16 if quick else ASKED)
+    if shallow is not None:
+        asked = [each for each in asked if is_shallow(task.computation(each)) is shallow]
     return round(100 * sum(1 / left(each) for each in asked) / len(asked), 2)
 
 
@@ -103,7 +114,9 @@ GRID = Grid(
     training={"batch_size": 16, "learning_rate": 3e-3},
     baselines={
         "any table": lambda _: round(100 / fits(2).shape[1], 2),
-        "any table that the clues about one item leave": guessed,
+        GUESS: guessed,
+        f"{GUESS}, shallow": partial(guessed, shallow=True),
+        f"{GUESS}, deep": partial(guessed, shallow=False),
     },
     figure="{arm}; {what}; seed {seed}",
 )

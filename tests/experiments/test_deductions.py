@@ -88,4 +88,12 @@ def test_guesses_by_clues_about_one_item():
     assert deductions.left((number, told.index(("cat", "not-at", "1")))) == 8
     every = deductions.held_out(LogicGrids())
     assert all(fits(2)[list(each)].all(0).sum() == 1 <= deductions.left(each) for each in every)
-    assert deductions.guessed(False) > 100 / 36
+    deep = [each for each in every if not deductions.is_shallow(LogicGrids().computation(each))]
+    whole, parts = (
+        deductions.guessed(False),
+        [deductions.guessed(False, of) for of in (True, False)],
+    )
+    assert min(parts) < whole < max(parts)
+    share = len(deep) / len(every)
+    assert whole == pytest.approx(parts[0] * (1 - share) + parts[1] * share, abs=0.02)
+    assert min(parts) > 100 / 36
