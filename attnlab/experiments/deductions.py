@@ -17,7 +17,7 @@ are right, of all puzzles, of those whose graph is ``shallow`` (at most 5 edges 
 The baselines are those of someone who guesses: any of the 36 tables; and any of those that the
 clues about one item alone (at, not-at) leave, so that nothing is combined with another clue.
 
-Lesson 73 names what
+Lesson 73 shows what
 
     python -m attnlab.experiments deductions --threads 1 --json \\
         attnlab/experiments/assets/73_deductions.json

@@ -10,7 +10,7 @@ The scores, by the number of functions, are the shares of whole strings that are
 as the model writes them and with the end mark forced, and the share that ends too early. The
 baseline writes the letters of the expression in their order, for which no function is needed.
 
-Lesson 73 names what
+Lesson 73 shows what
 
     python -m attnlab.experiments nested_functions --threads 1 --json \\
         attnlab/experiments/assets/73_nested_functions.json
