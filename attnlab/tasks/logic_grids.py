@@ -73,13 +73,13 @@ def fits(attributes: int) -> np.ndarray:
 
 @cache
 def _masks(attributes: int) -> tuple[int, ...]:
-    """Of each clue the tables that it is true of: bit t of a whole number stands for table t."""
+    """The tables that each clue is true of: bit t of a whole number stands for table t."""
     return tuple(_bits(row) for row in fits(attributes))
 
 
 @cache
 def _holding(attributes: int) -> tuple[dict[int, int], ...]:
-    """Of each cell, by the item in it, the tables that have it there, as such numbers."""
+    """The tables, as such numbers, that have an item in a cell: a dictionary for each cell."""
     return tuple(
         {item: _bits(of_cell == item) for item in np.unique(of_cell).tolist()}
         for of_cell in tables(attributes).T
