@@ -12,14 +12,16 @@ import re
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from attnlab.catalog import SHELVES, goes_with, pages, shelf
 from attnlab.core.card import Card
 from attnlab.core.files import write_file
+from attnlab.measure.benchmarks import compiled
 from attnlab.models import positions
 
 PAGE = "MECHANISMS.md"
+COMPILED = Path(__file__).parents[1] / "widgets/attnlab_widgets/survey/compiled.json"
 _DESCRIPTION = """Without arguments: write the tables of MECHANISMS.md anew, in this clone
 of the repository. All that stands outside of their markers stays."""
 
@@ -120,6 +122,32 @@ def scheme_list() -> str:
     )
 
 
+def compiled_table() -> str:
+    """One row a form of which it is stored what torch.compile gains, and how many are not."""
+    run = json.loads(COMPILED.read_text(encoding="utf-8"))
+    gains = {row["figure"]: row for row in run["topics"]["compiled"]}
+    forms = compiled.forms()
+    rows = [
+        (f"`{one.mechanism}`", f"`{one.form}`", *map(_gain, found))
+        for one in forms
+        if all(found := [gains.get(name) for name in compiled.figures(one, compiled.LENGTH)])
+    ]
+    where = run["machine"]
+    said = (
+        f"{len(rows)} of {len(forms)} forms are measured, on {where['threads']} thread of a "
+        f"processor that other programs used too ({where['processor']}, PyTorch {where['torch']})."
+    )
+    return f"{said}\n\n{_table(('Mechanism', 'Form', *map(str.capitalize, compiled.PASSES)), rows)}"
+
+
+def _gain(row: Mapping[str, Any] | None) -> str:
+    assert row is not None
+    if row["measured"] is None:
+        return str(row["note"])
+    low, high = row["quartiles"]
+    return f"{row['measured']:.2f} × ({low:.2f} to {high:.2f})"
+
+
 def _adds(card: Card) -> bool:
     return card.role == "embed" and not positions.makes_vectors(card)
 
@@ -179,6 +207,7 @@ def current(root: Path) -> str:
         "parts": parts_table(),
         "schemes": scheme_list(),
         "positions": position_table(),
+        "compiled": compiled_table(),
     }
     return filled(text, tables)
 

@@ -1,0 +1,75 @@
+"""The topic of compiled forms: which there are, what is kept, what is refused. Nothing is compiled
+to C++ here."""
+
+import dataclasses
+import json
+import math
+
+import pytest
+import torch
+
+import attnlab
+from attnlab.measure.benchmarks import compiled
+from attnlab.measure.report import Row
+from attnlab.measure.subject import subject
+from tools.readme import COMPILED, compiled_table
+
+FULL = subject("full", dim=8, heads=2)
+
+
+def test_every_form_of_every_mechanism_that_mixes_once_the_last_ones_first() -> None:
+    found = [(one.mechanism, one.form) for one in compiled.forms()]
+    mixing = [card for card in attnlab.cards() if card.mixes]
+    every = {
+        (card.name, form)
+        for card in mixing
+        for form in (card.forms if "form" in card.option_names() else [list(card.forms)[-1]])
+    }
+    assert len(found) == len(set(found))
+    assert set(found) == every
+    assert [name for name, _ in found[: len(mixing)]] == [card.name for card in mixing]
+
+
+def test_what_is_measured_is_kept_and_what_failed_is_tried_again(monkeypatch) -> None:
+    asked = []
+    monkeypatch.setattr(compiled, "_apart", lambda one, *_: asked.append(one.form) or [])
+    fused, naive = compiled.forms(quick=True)
+    kept = {name: Row(name, 1.5, "×") for name in compiled.figures(fused, compiled.QUICK)}
+    failed = {name: Row(name, None) for name in compiled.figures(naive, compiled.QUICK)}
+    found = list(compiled.batches(quick=True, threads=1, kept=kept | failed))
+    assert found == [list(kept.values()), []]
+    assert asked == ["naive"]
+
+
+@pytest.mark.parametrize("which", ["forward", "both"])
+def test_a_layer_beside_itself(which, monkeypatch) -> None:
+    monkeypatch.setattr(torch, "compile", lambda module, **_: module)
+    row = compiled.compared("x", FULL, 16, which, rounds=3, threads=1)
+    assert row.measured is not None
+    assert math.isfinite(row.measured)
+    assert row.note.startswith("eager: ")
+
+
+def test_another_result_has_no_time(monkeypatch) -> None:
+    wrong = dataclasses.replace(FULL, heads=4)
+    monkeypatch.setattr(torch, "compile", lambda module, **_: wrong.layer(16))
+    row = compiled.compared("x", FULL, 16, "forward", rounds=3, threads=1)
+    assert row.measured is None
+    assert "differs from the eager one" in row.note
+
+
+def test_a_form_whose_time_is_up(monkeypatch) -> None:
+    monkeypatch.setattr(compiled, "LIMIT", 0.2)
+    rows = compiled._apart(FULL, 16, 3, 1)
+    assert [row.figure for row in rows] == compiled.figures(FULL, 16)
+    assert {row.note for row in rows} == {"not done after 0.2 s"}
+
+
+def test_the_stored_rows_are_of_forms_that_there_are() -> None:
+    run = json.loads(COMPILED.read_text(encoding="utf-8"))
+    names = {name for one in compiled.forms() for name in compiled.figures(one, compiled.LENGTH)}
+    stored = [row["figure"] for row in run["topics"]["compiled"]]
+    assert not run["quick"]
+    assert len(stored) == len(set(stored))
+    assert set(stored) <= names
+    assert f"{len(stored) // 2} of {len(compiled.forms())} forms" in compiled_table()
