@@ -26,6 +26,8 @@ VARIANTS = [
     ("scenes", {"patch": 4}),
     ("captions", {}),
     ("captions", {"patch": 1, "sides": ("left", "right")}),
+    ("interleaved", {"shown": ("is", "after", "before")}),
+    ("interleaved", {"shown": ("parity", "larger", "after"), "patch": 4}),
     ("matrix_puzzles", {}),
     ("matrix_puzzles", {"patch": 2, "largest_step": 4}),
     ("copying", {"items": 5, "symbols": 7}),

@@ -15,7 +15,7 @@ from attnlab.tasks import UNSCORED, Batch, task, tasks
 PARTS = ("inputs", "targets", "padding", "source", "source_padding")
 
 
-OF_IMAGES = ("captions", "digits", "matrix_puzzles", "scenes")
+OF_IMAGES = ("captions", "digits", "interleaved", "matrix_puzzles", "scenes")
 
 
 def same(one: Batch, other: Batch) -> bool:

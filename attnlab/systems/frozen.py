@@ -1,0 +1,130 @@
+r"""Frozen: an image encoder learns to speak to a language model that does not change.
+
+A language model is trained on text and then frozen. An image encoder, trained from nothing, gives
+the mean over its vectors, and one matrix makes $k$ vectors of the language model's width from it.
+They stand in the sentence where words could stand, and the loss is that of the words that follow:
+
+$$\ell = -\sum_t \log p(x_t \mid v_1, \dots, v_k, x_{<t}),\qquad [v_1; \dots; v_k] = W\,E(y)$$
+
+Gradients pass through all layers of the language model to W and the encoder, which alone are
+trained. As the images stand among words, a prompt may hold several, and sentences that were never
+trained with images can be asked about them.
+
+Common mistakes: ``no_grad`` around the frozen model, so that nothing reaches the encoder; its
+dropout left on; gains of its norms that go on being trained. A fair test needs two controls: the
+same system with a black image, which shows what the words alone say, and a language model that may
+change.
+
+``at_markers``  vectors in the place of the markers of a sentence.
+``WithImages``  a language model, an image encoder and the matrix between them; ``freeze=False`` is
+                the control, and a system that learns from text and images together.
+
+Departures.
+- the encoder is a small transformer on patches in the place of a ResNet, and the vectors stand at
+  ordinary positions, where the paper has relative ones
+
+Tsimpoukelli, Menick, Cabi, Eslami, Vinyals, Hill. Multimodal Few-Shot Learning with Frozen Language
+Models. NeurIPS 2021, arXiv:2106.13884, section 3. Huang and others. Language Is Not All You Need:
+Aligning Perception with Language Models. NeurIPS 2023, arXiv:2302.14045, for images anywhere in a
+text, learned together with it.
+"""
+
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from attnlab.core.options import Size, check_value
+from attnlab.models.tiny import TinyTransformer, check_model
+from attnlab.systems.frozen_parts import WithFrozenParts, frozen
+
+
+def at_markers(
+    words: Float[Tensor, "b n dim"], marked: Bool[Tensor, "b n"],
+    vectors: Float[Tensor, "b k dim"], real: Bool[Tensor, "b k"],
+) -> Float[Tensor, "b n dim"]:  # fmt: skip
+    """The words, where the vectors that are real stand, in their order, at the marked places.
+
+    A ValueError unless every row has as many markers as vectors.
+    """
+    markers, given = marked.sum(1), real.sum(1)
+    if not torch.equal(markers, given):
+        row = int((markers != given).nonzero()[0])
+        raise ValueError(
+            f"row {row} has {int(markers[row])} markers, but its images give {int(given[row])} "
+            "vectors; every image needs its markers in the text, and every marker an image"
+        )
+    return words.masked_scatter(marked[..., None], vectors[real].to(words.dtype))
+
+
+class WithImages(WithFrozenParts):
+    """A language model that reads vectors of images at the markers of its text.
+
+    encoder: a TinyTransformer of kind "classifier" over patches; its vectors are used, not its
+        classes.
+    language_model: a TinyTransformer of kind "language_model", frozen unless ``freeze=False``.
+    marker: the token in whose place a vector of an image stands.
+    vectors: how many each image gives.
+    patches: how many patches an image has; a source holds the images one after the other.
+    blind: every image is black: the control.
+    """
+
+    def __init__(
+        self, encoder: TinyTransformer, language_model: TinyTransformer, *, marker: int,
+        patches: Size, vectors: Size = 2, freeze: bool = True, blind: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        for part, kind in ((encoder, "classifier"), (language_model, "language_model")):
+            check_model(part)
+            if part.kind != kind:
+                raise ValueError(f"a model of kind={kind!r} is needed here, got {part.kind!r}")
+        self.marker, self.blind = marker, blind
+        self.patches = check_value("patches", patches, Size)
+        self.vectors = check_value("vectors", vectors, Size)
+        self.encoder = encoder
+        if encoder.output is not None:
+            encoder.output.requires_grad_(False)
+        self.language_model: Any = frozen(language_model) if freeze else language_model
+        self.project = nn.Linear(encoder.dim, self.vectors * language_model.dim)
+        self.freeze = freeze
+
+    @property
+    def keeps(self) -> tuple[str, ...]:  # type: ignore[override]
+        return ("language_model",) if self.freeze else ()
+
+    def seen(
+        self, source: Float[Tensor, "b s f"], real: Bool[Tensor, "b s"] | None = None
+    ) -> tuple[Float[Tensor, "b k dim"], Bool[Tensor, "b k"]]:
+        """The vectors of all images, and which of them are those of an image that is there."""
+        if source.ndim != 3 or source.shape[1] % self.patches:
+            raise ValueError(
+                f"a source holds images of {self.patches} patches each, (b, images · "
+                f"{self.patches}, features), got {tuple(source.shape)}"
+            )
+        images = source.unflatten(1, (-1, self.patches))
+        images = torch.zeros_like(images) if self.blind else images
+        b, i = images.shape[:2]
+        here = images.new_ones(b, i, dtype=torch.bool)
+        if real is not None:
+            here = real.unflatten(1, (-1, self.patches)).all(-1)
+            images = images.masked_fill(~here[..., None, None], 0)
+        pooled = self.encoder.encode(images.flatten(0, 1)).mean(1)
+        vectors: Tensor = self.project(pooled).unflatten(-1, (self.vectors, -1))
+        return vectors.view(b, i * self.vectors, -1), here.repeat_interleave(self.vectors, 1)
+
+    def forward(
+        self, tokens: Int[Tensor, "b n"], padding: Bool[Tensor, "b n"] | None = None, *,
+        source: Tensor | None = None, source_padding: Tensor | None = None,
+    ) -> Float[Tensor, "b n vocab"]:  # fmt: skip
+        """Logits of the next token at each of the tokens, or vectors in their place."""
+        padding = torch.ones_like(tokens, dtype=torch.bool) if padding is None else padding
+        tokens = tokens.masked_fill(~padding, 0)
+        words, marked = self.language_model.embedding(tokens), (tokens == self.marker) & padding
+        if source is None:
+            none = marked[:, :0]
+            words = at_markers(words, marked, words[:, :0], none)
+        else:
+            words = at_markers(words, marked, *self.seen(source, source_padding))
+        logits: Tensor = self.language_model(inputs_embeds=words, padding=padding)
+        return logits

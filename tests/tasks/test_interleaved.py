@@ -1,0 +1,118 @@
+import pytest
+import torch
+
+from attnlab.tasks import UNSCORED
+from attnlab.tasks.captions import NUMBERS
+from attnlab.tasks.digits import from_patches, images_of_split
+from attnlab.tasks.interleaved import MARKER, NAMES, SENTENCES, VECTORS, Interleaved
+
+
+def said_and_answers(task: Interleaved, batch) -> list[tuple[list[str], list[str]]]:
+    """Of each row the real tokens, and what is to be answered."""
+    rows = zip(batch.inputs, batch.targets, batch.padding, strict=True)
+    return [
+        (task.tokens(tokens[real]), [name for name in task.tokens(targets) if name])
+        for tokens, targets, real in rows
+    ]
+
+
+def digits_of(batch, row: int, patch: int = 2) -> list[int]:
+    """The digits that the images of a row show, by looking them up."""
+    images, labels = images_of_split("train")
+    label_of = {image.tobytes(): label for image, label in zip(images, labels, strict=True)}
+    real = batch.source[row][batch.source_padding[row]].numpy()
+    pictures = from_patches(real.reshape(-1, (8 // patch) ** 2, patch**2), patch)
+    return [int(label_of[picture.astype("int64").tobytes()]) for picture in pictures]
+
+
+def answer(kind: str, numbers: list[int]) -> str:
+    first = numbers[0]
+    if kind == "parity":
+        return "even" if first % 2 == 0 else "odd"
+    value = {"is": first, "after": first + 1, "before": first - 1, "larger": max(numbers)}[kind]
+    return NUMBERS[value]
+
+
+@pytest.mark.parametrize("kind", SENTENCES)
+@pytest.mark.parametrize("shown", [False, True])
+def test_sentences_say_what_is_true_of_their_numbers(kind, shown):
+    task = Interleaved(shown=(kind,)) if shown else Interleaved(written=(kind,), shown=())
+    batch, answers = task.batch("train", 101, seed=0), set()
+    count = 2 if kind == "larger" else 1
+    for row, (said, asked) in enumerate(said_and_answers(task, batch)):
+        begin = 1 + VECTORS * count
+        if shown:
+            assert said[1:begin] == ["image"] * (begin - 1)
+            numbers = digits_of(batch, row)
+        else:
+            assert said[1:begin:2] == said[2:begin:2]
+            numbers = [NUMBERS.index(word) for word in said[1:begin:2]]
+        assert len(numbers) == count
+        assert said[0] == "start"
+        assert said[begin:] == asked[:-1] == [*SENTENCES[kind], answer(kind, numbers)]
+        assert asked[-1] == "."
+        answers.add(asked[-2])
+    assert len(answers) == {"parity": 2, "after": 9, "before": 9, "larger": 9, "is": 10}[kind]
+
+
+def test_written_and_shown_sentences_are_mixed_alike():
+    task = Interleaved(written=("is", "larger"), shown=("parity", "larger"))
+    batch = task.batch("train", 400, seed=3)
+    images = batch.source_padding.sum(1) // 16
+    assert ((batch.inputs == MARKER).sum(1) == VECTORS * images).all()
+    kinds = {}
+    for said, _ in said_and_answers(task, batch):
+        kind = ("larger" in said, "image" in said)
+        kinds[kind] = kinds.get(kind, 0) + 1
+    assert len(kinds) == 4
+    assert min(kinds.values()) > 70
+    assert not batch.source[~batch.source_padding].any()
+
+
+def test_what_is_no_answer_is_not_scored():
+    batch = Interleaved(written=("is",), shown=()).batch("train", 5, seed=0)
+    assert (batch.targets[:, :2] == UNSCORED).all()
+    assert (batch.targets[:, 2:] != UNSCORED).all()
+
+
+def test_its_kind_follows_from_whether_something_is_shown():
+    text = Interleaved(written=tuple(SENTENCES), shown=())
+    assert text.kind == "language_model"
+    assert text.batch("train", 2, seed=0).source is None
+    assert Interleaved().kind == "encoder_decoder"
+    assert text.vocab == len(NAMES) == 23
+    assert text.length == 9
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: Interleaved(shown=()), "at least one kind of sentence"),
+        (lambda: Interleaved(shown=("are",)), "no sentence 'are'"),
+        (lambda: Interleaved(written=("is", "is")), "written should name each kind .* once"),
+        (lambda: Interleaved(patch=3), "patch should divide 8"),
+    ],
+)
+def test_what_asks_nothing_is_refused(call, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        call()
+
+
+def test_an_example_shows_its_images():
+    task = Interleaved(shown=("larger",))
+    example, batch = task.example(3), task.batch("validation", 1, seed=3)
+    halves = [example.image[:, :8], example.image[:, 8:]]
+    patches = batch.source[0].view(2, 16, 4).numpy()
+    for half, own in zip(halves, patches, strict=True):
+        assert (half == from_patches(own[None], 2)[0]).all()
+    assert example.description.startswith("The sentence is “image image image image the larger is")
+    assert Interleaved(written=("is",), shown=()).example(3).image is None
+
+
+def test_images_of_both_splits_differ():
+    one, other = (
+        Interleaved().batch(split, 300, seed=0).source for split in ("train", "validation")
+    )
+    seen = {image.numpy().tobytes() for image in one}
+    assert not any(image.numpy().tobytes() in seen for image in other)
+    assert not torch.equal(one, other)
