@@ -115,7 +115,8 @@ def fit(
     Raises ValueError or TypeError for arguments that make no sense together or a task that does not
     suit the model, CheckpointError for a checkpoint that cannot be used (it is never harmed),
     TrainingError when the loss or a gradient is not finite, naming step and layer, before
-    weights or checkpoint are touched.
+    weights or checkpoint are touched, attnlab.parallel.errors.ProcessesError where one of several
+    processes does not come within `limit` seconds.
     """
     _check_names(options)
     settings = Settings(steps=steps, **options)
@@ -131,11 +132,15 @@ def fit(
         check_flag(name, flag)
     _check_callbacks(callbacks)
     place = _checked_folder(folder, settings.save_every)
-    accelerator = make_accelerator(device)
+    accelerator = make_accelerator(device, settings.limit)
     target = chosen_device(device, accelerator)
     check_precision(settings.precision, target)
-    processes = Processes(accelerator, target)
-    with preserved_generators(target), _checkpointing(model, gradient_checkpointing):
+    processes = Processes(accelerator, target, settings.limit)
+    with (
+        preserved_generators(target),
+        _checkpointing(model, gradient_checkpointing),
+        processes.explained(),
+    ):
         model.to(target)
         fit_objective(asked, model, target, settings.seed)
         if settings.sharded:

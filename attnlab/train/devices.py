@@ -2,23 +2,40 @@
 
 import os
 from contextlib import suppress
+from datetime import timedelta
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import InitProcessGroupKwargs
 
+from attnlab.parallel.errors import ProcessesError
 from attnlab.train.checks import shown
 
 
-def make_accelerator(device: str | torch.device | None) -> Accelerator:
+def make_accelerator(device: str | torch.device | None, limit: float) -> Accelerator:
     """One Accelerate state is shared by every `fit` of a process, so it holds no varying settings.
 
     Precision is `fit`'s own autocast. `cpu` matters only to launched processes: without it
-    Accelerate does not connect CPU processes, and each would train alone.
+    Accelerate does not connect CPU processes, and each would train alone. Raises ProcessesError
+    where launched processes do not come together within ``limit`` seconds.
     """
     wanted = None if device is None else parsed(device)
     on_cpu = not torch.accelerator.is_available() or (wanted is not None and wanted.type == "cpu")
+    launched = "LOCAL_RANK" in os.environ
+    waits = InitProcessGroupKwargs(timeout=timedelta(seconds=limit))
     try:
-        return Accelerator(cpu="LOCAL_RANK" in os.environ and on_cpu, mixed_precision="no")
+        return Accelerator(
+            cpu=launched and on_cpu, mixed_precision="no", kwargs_handlers=[waits] * launched
+        )
+    except RuntimeError as error:
+        if not launched:
+            raise
+        ranks = [os.environ.get(name, "?") for name in ("RANK", "WORLD_SIZE")]
+        raise ProcessesError(
+            f"Process {ranks[0]} of {ranks[1]} could not connect with the others within "
+            f"limit={limit:g} s ({str(error).splitlines()[0]}); start all of them by torchrun, or "
+            "give a longer limit"
+        ) from error
     except ValueError as error:
         raise RuntimeError(
             "An Accelerator with another precision or device already lives in this process and "

@@ -142,7 +142,8 @@ class _Run:
         self.device, self.clock = device_of(model), clock
         self.seconds, self.processor = 0.0, 0.0
         self.losses = list[float]()
-        processes = Processes(make_accelerator(self.device), self.device)
+        limit = settings.limit
+        processes = Processes(make_accelerator(self.device, limit), self.device, limit)
         with preserved_generators(self.device):
             warm = self._stepper(copy.deepcopy(model), task, settings, objective, processes)
             with warm.learner.training_mode():

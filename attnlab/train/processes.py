@@ -1,24 +1,116 @@
-"""Communication between the processes of one run."""
+"""Communication between the processes of one run.
 
-from collections.abc import Sequence
+Every exchange has a time limit. When it passes, or a connection breaks, each process that is left
+says so in the store that all can read; those that do not are missing, and the error names them with
+the place where they were last. A process that stops by an error of its own leaves its words there.
+"""
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from typing import Any
 
 import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast
 from torch import Tensor
 
+from attnlab.parallel.errors import ProcessesError
 from attnlab.train.diagnose import Fault
 
 _FAULT_BYTES = 1024
+_ANSWER = 5.0  # seconds in which a process that is left says so
+_WORDS = 200
+_LOST = re.compile("gloo|nccl|c10d|timed? ?out|connection|socket|store", re.IGNORECASE)
+"""What PyTorch's own errors of a broken or late exchange speak of."""
+_runs = 0  # in this process; each has places of its own in the store
+
+
+def _store(limit: float) -> Any:
+    """What all processes can read, for this run; and every exchange gets its time limit."""
+    from torch.distributed import PrefixStore
+    from torch.distributed.distributed_c10d import _get_default_store, _set_pg_timeout
+
+    global _runs
+    _runs += 1
+    _set_pg_timeout(timedelta(seconds=limit))
+    return PrefixStore(f"attnlab/fit/{_runs}", _get_default_store())
+
+
+def _words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:_WORDS]
 
 
 class Processes:
     """The processes of a run: how many, which one this is, and sums over all of them."""
 
-    def __init__(self, accelerator: Accelerator, device: torch.device) -> None:
-        self.accelerator, self.device = accelerator, device
+    def __init__(self, accelerator: Accelerator, device: torch.device, limit: float) -> None:
+        self.accelerator, self.device, self.limit = accelerator, device, limit
         self.count, self.rank = accelerator.num_processes, accelerator.process_index
         self.is_first = accelerator.is_main_process
+        self.store = _store(limit) if self.count > 1 else None
+        self.place = "the beginning"
+        self.at(self.place)
+
+    # --- who is missing ------------------------------------------------------------------------
+
+    def at(self, place: str) -> None:
+        """Say where this process is, for the errors of others."""
+        self.place = place
+        self._say("at", place)
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Errors of a connection inside become a sentence that says who is missing."""
+        try:
+            yield
+        except RuntimeError as error:
+            if self.store is None or not _LOST.search(str(error)):
+                self._say("stopped", _words(error))
+                raise
+            raise self._missing(error) from error
+        except Exception as error:
+            self._say("stopped", _words(error))
+            raise
+
+    def _say(self, what: str, words: str) -> None:
+        if self.store is not None:
+            with suppress(RuntimeError):  # who keeps the store may be the one that is gone
+                self.store.set(f"{what}/{self.rank}", words)
+
+    def _said(self, what: str, rank: int) -> str:
+        """What a process said; nothing if it did not."""
+        with suppress(RuntimeError):
+            if self.store is not None and self.store.check([f"{what}/{rank}"]):
+                return str(self.store.get(f"{what}/{rank}").decode())
+        return ""
+
+    def _missing(self, error: RuntimeError) -> ProcessesError:
+        """Those that do not answer within a few seconds, or have stopped by themselves."""
+        self._say("left", self.place)
+        others = [rank for rank in range(self.count) if rank != self.rank]
+        ends = time.monotonic() + min(self.limit, _ANSWER)
+        while time.monotonic() < ends and not all(self._said("left", rank) for rank in others):
+            time.sleep(0.05)
+        gone = [rank for rank in others if not self._said("left", rank)]
+        who = "none of the others is missing"
+        if gone:
+            some = "process" if len(gone) == 1 else "processes"
+            who = f"{some} {', '.join(map(str, gone))} did not come"
+        said = [
+            f"process {rank} was last at {self._said('at', rank) or 'an unknown place'}"
+            + (f" and stopped: {stopped}" if (stopped := self._said("stopped", rank)) else "")
+            for rank in gone or others
+        ]
+        return ProcessesError(
+            f"Process {self.rank} of {self.count} lost the others at {self.place}, where it waits "
+            f"{self.limit:g} s at most: {who}; {'; '.join(said)} "
+            f"({str(error).splitlines()[0][:_WORDS]})"
+        )
+
+    # --- exchanges -----------------------------------------------------------------------------
 
     def wait(self) -> None:
         self.accelerator.wait_for_everyone()

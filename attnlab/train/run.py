@@ -84,6 +84,7 @@ class Run:
 
     def _loop(self, wrapped: nn.Module, bar: Any) -> None:
         while self.done < self.settings.steps:
+            self.processes.at(f"step {self.done + 1}")
             with self._explained(self.done + 1):
                 row = self.stepper.step(wrapped, self.done + 1)
             self.done = row["step"]
@@ -118,6 +119,7 @@ class Run:
 
     def save(self) -> None:
         """Never weights that are not finite."""
+        self.processes.at(f"the checkpoint of step {self.done}")
         with self._explained(self.done):
             self.stepper.check_weights()
         carried = stored(self.stepper.carried)
@@ -127,6 +129,7 @@ class Run:
     def evaluate(self) -> Evaluation:
         """The same batches every time, whatever the seed; they are divided among the processes."""
         s, problem = self.settings, None
+        self.processes.at(f"the evaluation of step {self.done}")
         indices = range(self.processes.rank, s.evaluate_batches, self.processes.count)
         try:
             with self._whole():
@@ -147,6 +150,7 @@ class Run:
         """Whether a callback, called in the first process, stops the run in all of them."""
         if not self.callbacks:
             return False
+        self.processes.at(f"the callbacks of step {self.done}")
         with self._whole():
             stop = self.processes.is_first and self._call_back(loss)
         return bool(self.processes.summed(torch.tensor(float(stop), device=self.device)))

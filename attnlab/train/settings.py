@@ -56,6 +56,8 @@ class Settings:
         to step (`model.cleared(state, ended)` where a document begins). One process.
     sharded: of several processes each keeps its share of parameters, gradients and moments (FSDP2)
         instead of all of them; the numbers are the same (``attnlab.train.sharding``).
+    limit: of several processes, the seconds that one waits for the others before an error says who
+        is missing; more than a callback, an evaluation or a save takes.
     seed: decides batches and dropout.
     save_every: steps between two checkpoints; None saves at the end only.
     evaluate_every: adds validation_loss and validation_accuracy to every such row and to the
@@ -73,6 +75,7 @@ class Settings:
     precision: str = _option("fp32")
     segment: int | None = _option(None, _size)
     sharded: bool = _option(False, _flag)
+    limit: int = _option(600, _size)
     seed: int = _option(0, as_integer)
     save_every: int | None = _option(None, _size)
     evaluate_every: int | None = _option(None, _size)

@@ -28,7 +28,7 @@ def is_valid(name, value):
     whole = isinstance(value, int) and not isinstance(value, bool)
     number = isinstance(value, int | float | Fraction) and not isinstance(value, bool)
     match name:
-        case "steps" | "batch_size" | "accumulate" | "evaluate_batches":
+        case "steps" | "batch_size" | "accumulate" | "evaluate_batches" | "limit":
             return whole and 0 < value < 2**20
         case "warmup":
             return value is None or (whole and 0 <= value < 3)
