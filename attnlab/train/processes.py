@@ -30,7 +30,7 @@ _runs = 0  # in this process; each has places of its own in the store
 
 def _store(limit: float) -> Any:
     """What all processes can read, for this run; and every exchange gets its time limit."""
-    from torch.distributed import PrefixStore
+    from torch._C._distributed_c10d import PrefixStore
     from torch.distributed.distributed_c10d import _get_default_store, _set_pg_timeout
 
     global _runs
