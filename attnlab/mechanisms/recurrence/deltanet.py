@@ -38,6 +38,8 @@ Cost: $6\, n h\, d e$ FLOPs token by token; by chunks of c tokens $n h\, (c\, (7
 ``matrix``   the n × n map, by a triangular solve.
 ``chunked``  the map inside chunks; from one chunk to the next the state, by the WY representation
              of a product of transitions. ``attnlab.core.chunks`` derives it.
+``triton``   the same with one kernel for all chunks of a head, which keeps the state; it needs a
+             GPU (``attnlab.core.kernels``).
 
 The paper's letters: its S is our $S^\top$ (it writes columns), β our b, its C our c.
 
@@ -64,7 +66,7 @@ import sympy
 import torch
 from torch import Tensor, nn
 
-from attnlab.core import chunks
+from attnlab.core import chunks, kernels
 from attnlab.core.card import Card, letters
 from attnlab.core.chunks import Sums, initial_state
 from attnlab.core.forms import form, upcasting, with_options
@@ -160,7 +162,24 @@ def advance(
     return chunks.advance(q, k, v, S, options.chunk, erase=b)
 
 
+# ---- triton
+
+
+@form
+def triton(
+    q: Queries, k: SelfKeys, v: SelfValues, step: PerToken,
+    *, options: DeltaNetOptions = DeltaNetOptions(),
+) -> Outputs:  # fmt: skip
+    """``chunked`` with a kernel that keeps the state. Raises ValueError where Triton cannot run."""
+    rule = kernels.kernel("delta_rule", "delta_rule", q)
+    q, k, b = ruled(q, k, step, options)
+    out, S = rule(q, k, v, b, options.chunk)
+    note("state", S)
+    return out
+
+
 FORMS = {"naive": naive, "matrix": matrix, "chunked": chunked}
+KERNELS = {"triton": triton}
 
 # ---- module
 
@@ -174,13 +193,14 @@ class DeltaNet(MatrixMemory):
 
     @checked
     def __init__(
-        self, dim: Size, heads: Size, *, form: Literal["naive", "matrix", "chunked"] = "chunked",
+        self, dim: Size, heads: Size, *,
+        form: Literal["naive", "matrix", "chunked", "triton"] = "chunked",
         options: DeltaNetOptions = DeltaNetOptions(), head_dim: Size | None = None,
         value_dim: Size | None = None,
     ) -> None:  # fmt: skip
         super().__init__(dim, heads, width=options.width, head_dim=head_dim, value_dim=value_dim)
         self.form, self.options = form, options
-        self.forms = with_options(FORMS, options)
+        self.forms = with_options({**FORMS, **KERNELS}, options)
         self.steps = nn.Linear(dim, heads, bias=False)
         self.set_output(HeadNorm(heads, self.value_dim, dim))
 
@@ -203,6 +223,7 @@ CARD = Card(
     family="recurrence",
     role="mix",
     forms=FORMS,
+    kernels=KERNELS,
     causal="always",
     causal_reason="its state holds what was read before",
     options=DeltaNetOptions,
@@ -211,17 +232,19 @@ CARD = Card(
         "naive": 6 * h * n * d * e + convolution,
         "matrix": h * n**2 * (4 * d + 2 * e + n) + convolution,
         "chunked": h * n * chunked_flops(c, d, e, erase=True) + convolution,
+        "triton": h * n * (c * (5 * d + 3 * e) + 6 * d * e) + convolution,
     },
     launches={"naive": n, "chunked": sympy.sqrt(n / c)},
     memory={
         "naive": h * n * (2 * d + e),
         "matrix": h * n * (2 * d + e + n),
         "chunked": h * n * chunked_elements(c, d, e, erase=True),
+        "triton": h * n * (2 * d + e + c + d * e / c),
     },
     notes={
         "naive": ("queries", "keys", "steps", "state"),
         "matrix": ("queries", "keys", "steps", "weights"),
-        "chunked": ("queries", "keys", "steps", "state"),
+        **dict.fromkeys(("chunked", "triton"), ("queries", "keys", "steps", "state")),
     },
     variants=({"chunk": 3, "negative": True}, {"width": 1, "chunk": 5}),
     build=DeltaNet,
