@@ -363,7 +363,7 @@ for number in ("fp32", "fp64"):
     rows = {"ROWS": 2, "WIDE": entmax.HELD // 2}
     compiled(entmax.weights_of_rows, number, {"STEPS": entmax.STEPS} | rows, "A100")
     compiled(entmax.scores_gradient, number, rows, "A100")
-whole = {"C": delta_rule.SMALLEST, "D": 32, "E": 32}
+whole = {"C": delta_rule.TOKENS, "D": delta_rule.WIDEST, "E": delta_rule.WIDEST}
 for kernel in (delta_rule.chunk_by_chunk, delta_rule.chunks_gradient):
     compiled(kernel, "fp32", whole, "A100")
 print(json.dumps(found))

@@ -23,9 +23,10 @@ from attnlab.core.derivatives import forbid_double_backward
 from attnlab.core.kernels import launch
 
 WIDEST = 64
-"""The widest heads of which a state and the rows of a chunk fit in a multiprocessor."""
-SMALLEST, LARGEST = 16, 32
-"""Tokens of a chunk: a product on a GPU has at least 16 rows and columns."""
+"""The widest heads of which state and chunk fit in the 99 KiB that even small GPUs share."""
+TOKENS = 16
+"""Those of a chunk, as a product on a GPU has at least 16 rows; twice as many where heads are at
+most half as wide."""
 
 
 @triton.jit
@@ -91,7 +92,7 @@ def chunks_gradient(  # type: ignore[no-untyped-def]
 class _Chunks(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, u: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
-        """Of (b, h, N, c, d) and (b, h, N, c, e): the outputs, and the last state (b, h, d, e)."""
+        """Outputs and last state (b, h, d, e), from (b, h, N, c, d) and (b, h, N, c, e)."""
         given = [x.contiguous() for x in (q, k, u, w)]
         (b, h, N, _, D), E = q.shape, u.shape[-1]
         out, states = torch.empty_like(given[2]), u.new_empty(b, h, N + 1, D, E)
@@ -119,8 +120,8 @@ def _sizes(q: Tensor, u: Tensor) -> dict[str, int]:
 @torch.compiler.disable  # it looks at no kernel of the interpreter
 def delta_rule(q: Tensor, k: Tensor, v: Tensor, b: Tensor, chunk: int) -> tuple[Tensor, Tensor]:
     """The outputs (b, h, n, e) of the delta rule with steps b (b, h, n, 1), and the state (b, h, d,
-    e) after the last token; first derivatives only. Chunks have 16 or 32 tokens. Heads wider than
-    64 are refused, and on a GPU float64."""
+    e) after the last token; first derivatives only. Chunks have 16 tokens, or 32 if ``chunk`` and
+    the width of heads allow it. Heads wider than 64 are refused, and on a GPU float64."""
     n, d, e = q.shape[2], q.shape[3], v.shape[3]
     if max(d, e) > WIDEST:
         raise ValueError(
@@ -132,8 +133,8 @@ def delta_rule(q: Tensor, k: Tensor, v: Tensor, b: Tensor, chunk: int) -> tuple[
             "triton cannot run here: on a GPU its matrix products have no float64; use another "
             "form of this page"
         )
-    c = min(max(SMALLEST, triton.next_power_of_2(chunk)), LARGEST)
     D, E = (max(16, triton.next_power_of_2(width)) for width in (d, e))
+    c = 2 * TOKENS if chunk > TOKENS and 2 * max(D, E) <= WIDEST else TOKENS
     q, k, v, b = (
         cut(x, c) for x in (pad(q, (0, D - d)), pad(k, (0, D - d)), pad(v, (0, E - e)), b)
     )

@@ -216,6 +216,7 @@ class DeltaNet(MatrixMemory):
 
 n, h, d, e, c, p = letters("n h d e c p")
 convolution = 2 * p * n * h * (2 * d + e)
+t = 16  # tokens of a chunk of the kernel
 
 CARD = Card(
     __doc__,
@@ -232,14 +233,14 @@ CARD = Card(
         "naive": 6 * h * n * d * e + convolution,
         "matrix": h * n**2 * (4 * d + 2 * e + n) + convolution,
         "chunked": h * n * chunked_flops(c, d, e, erase=True) + convolution,
-        "triton": h * n * (c * (5 * d + 3 * e) + 6 * d * e) + convolution,
+        "triton": h * n * (t * (5 * d + 3 * e) + 6 * d * e) + convolution,
     },
     launches={"naive": n, "chunked": sympy.sqrt(n / c)},
     memory={
         "naive": h * n * (2 * d + e),
         "matrix": h * n * (2 * d + e + n),
         "chunked": h * n * chunked_elements(c, d, e, erase=True),
-        "triton": h * n * (2 * d + e + c + d * e / c),
+        "triton": h * n * (2 * d + e + t + d * e / t),
     },
     notes={
         "naive": ("queries", "keys", "steps", "state"),
