@@ -88,7 +88,7 @@ class Processes:
         return ""
 
     def _missing(self, error: RuntimeError) -> ProcessesError:
-        """Those that do not answer within a few seconds, or have stopped by themselves."""
+        """The error that names who does not answer within a few seconds, or stopped by itself."""
         self._say("left", self.place)
         others = [rank for rank in range(self.count) if rank != self.rank]
         ends = time.monotonic() + min(self.limit, _ANSWER)

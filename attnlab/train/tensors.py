@@ -29,7 +29,7 @@ def whole(tensor: Tensor) -> Tensor:
 
 
 def own_share(tensor: Tensor, like: Tensor) -> Tensor:
-    """Of a whole tensor, what this process keeps of ``like``; all of it where that is whole."""
+    """What this process keeps of a tensor like ``like``: a share of it, or all of it."""
     if _is_whole(like):
         return tensor
     from torch.distributed.tensor import distribute_tensor
