@@ -23,7 +23,7 @@ _TOP, _HIGH, _MAP, _FINER = 88, 120, 78, 2
 _PART = 380  # pixels of a page of another shelf
 _BACK, _LINE, _PAPER = 255, 256, 257  # of the palette, after its colours: masked cells, only keys
 _PITCH = 8
-_MOST = 48  # tiles of a picture that is sharp within the bytes of a still
+_MOST = 42  # tiles of a picture that is sharp within the bytes of a still
 
 FIRST = "full"
 """What the others are compared with."""
