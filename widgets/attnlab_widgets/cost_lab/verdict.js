@@ -5,6 +5,9 @@ import { grouped } from "#lib/wall.js";
 
 const PATIENCE = 6000; // milliseconds after which nobody seems to answer
 
+/** What the formula says to a claim, in a few words. */
+export const judged = (claim, growth) => (claim === growth ? `✓ ${claim}` : `→ you said ${claim}, it is nearest to ${growth}`);
+
 export function verdictPanel(store, view) {
   const question = el("h3", { testid: "question" });
   const claims = Object.keys(GROWTHS).map((name) => button({ text: name, testid: `claim-${name}`, onclick: () => store.set({ claims: { ...store.state.claims, [store.own.name]: name } }) }));
@@ -54,7 +57,7 @@ export function verdictPanel(store, view) {
   function draw() {
     const { claim, own, lengths, progress } = store;
     const [first, last] = [grouped(lengths[0]), grouped(lengths.at(-1))];
-    question.textContent = claim === null ? `From ${first} to ${last} tokens, how does the cost of ${own.title} grow?` : `From ${first} to ${last} tokens`;
+    question.textContent = claim === null ? `From ${first} to ${last} tokens, how does the cost of ${own.title} grow?` : `From ${first} to ${last} tokens ${judged(claim, nearest(store.exponent, lengths))}`;
     claims.forEach((one) => one.setAttribute("aria-pressed", String(one.textContent === claim)));
     list.hidden = crossing.hidden = claim === null;
     if (claim !== null) {
@@ -63,6 +66,7 @@ export function verdictPanel(store, view) {
     }
     said.textContent = claim === null ? "" : (store.times?.crossing ?? "");
     const busy = progress.done < progress.of;
+    measure.hidden = !store.live;
     measure.disabled = claim === null || !store.live || busy;
     stop.hidden = !busy;
     bar.hidden = !busy;

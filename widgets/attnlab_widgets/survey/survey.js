@@ -86,7 +86,7 @@ function render({ model, el: host }) {
       el("td", { text: row.launches ?? "–", title: row.launched }),
       el("td", { text: row.decodes === null ? "…" : row.decodes ? "yes" : "no", title: row.because }),
       el("td", {}, link(row.lesson, row.lesson?.[1].split(" ")[1] ?? "–")),
-      el("td", { class: "sv-acts" }, busy ? el("progress", { "aria-label": `${row.title} is being checked` }) : el("span", {}, act("check", "Check", "Count it again, try whether it decodes"), act("time", "Time", "Check it and time it"))),
+      el("td", { class: "sv-acts" }, busy ? el("progress", { "aria-label": `${row.title} is being checked` }) : get("_live") ? el("span", {}, act("check", "Check", "Count it again, try whether it decodes"), act("time", "Time", "Check it and time it")) : null),
     );
   }
 
