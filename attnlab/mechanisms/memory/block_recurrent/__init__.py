@@ -29,7 +29,7 @@ has a learned scale for each head. States see the whole window, two blocks, with
 
 Cost: for n tokens $4h\,n\,d\,(2c + r)$ FLOPs and for the states $4h\,n\,d\,r\,(2c + r) / c$; the
 state does not grow with n. Through keys and values a token sees one block back, through the states
-everything.
+everything. The n / c steps follow one another: the next states are not linear in those before.
 
 ``naive``    each block with all n keys, under a mask.
 ``chunked``  each block with the keys of two blocks.

@@ -37,8 +37,9 @@ with ``zoh``, and 3 more where several chunks step together. No n × n tensor.
 ``naive``    the recurrence, one token at a time.
 ``chunked``  all coefficients of a span of tokens at once, then the scan: where a state is small,
              many chunks of the span step forward together, from zero; what came before them is
-             added afterwards, times the product of the decays since. The backward pass computes
-             each span again, so that between them only the states are kept.
+             added afterwards, times the product of the decays since. A large state is worth a call
+             for each token. The backward pass computes each span again, so that between them only
+             the states are kept.
 ``triton``   as ``chunked``, with one kernel for the scan of a span; it needs a GPU
              (``attnlab.core.kernels``).
 
