@@ -18,12 +18,12 @@ from attnlab_widgets.legend import draw_untrained, draw_weights
 from attnlab_widgets.wall.around import thumbnails
 from attnlab_widgets.wall.bytes import decode
 
-_TILE, _COLUMNS, _ROWS, _MARGIN, _GAP = 153, 6, 6, 12, 8  # more columns before more rows
+_TILE, _COLUMNS, _ROWS, _MARGIN, _GAP = 153, 6, 5, 12, 8  # more columns before more rows
 _TOP, _HIGH, _MAP, _FINER = 88, 120, 78, 2
 _PART = 380  # pixels of a page of another shelf
 _BACK, _LINE, _PAPER = 255, 256, 257  # of the palette, after its colours: masked cells, only keys
 _PITCH = 8
-_MOST = 42  # tiles of a picture that is sharp within the bytes of a still
+_MOST = 40  # tiles of a picture that is sharp within the bytes of a still
 
 FIRST = "full"
 """What the others are compared with."""
