@@ -44,6 +44,7 @@ LARGEST_DIFFERENCE = 15  # of 255, on average over the squares
 @pytest.fixture(scope="module")
 def book(opened: Any) -> Any:
     book = opened("pictures.ipynb", CELLS)
+    book.page.emulate_media(reduced_motion="reduce")  # else the wall plays its cross once
     book.run_all()
     book.page.add_style_tag(content=WHOLE)
     return book
