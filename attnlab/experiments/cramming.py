@@ -20,35 +20,15 @@ Geiping, Goldstein. Cramming: Training a Language Model on a Single GPU in One D
 arXiv:2212.14034.
 """
 
-from collections.abc import Iterator, Mapping
-
 from attnlab.experiments import scaling
-from attnlab.experiments.grid import SEEDS
+from attnlab.experiments.grid import BySeed
 from attnlab.measure.report import Row
-from attnlab.measure.timing import thread_count
 from attnlab.train import evaluate
 from attnlab.train.equal_time import fit_for
 
 SECONDS = 30
 WIDTHS = (16, 32, 48, 64, 128)
 QUICK = 0.05  # seconds of a quick run
-
-
-def rows(*, quick: bool, threads: int) -> Iterator[Row]:
-    """Four rows of each training."""
-    for batch in batches(quick=quick, threads=threads, kept={}):
-        yield from batch
-
-
-def batches(*, quick: bool, threads: int, kept: Mapping[str, Row]) -> Iterator[list[Row]]:
-    """The rows of one seed after the other, whose models are trained in turns."""
-    for seed in SEEDS[: 1 if quick else None]:
-        held = [row for name, row in kept.items() if name.endswith(f"seed {seed}")]
-        if held:
-            yield held
-            continue
-        with thread_count(threads):
-            yield measured(seed, QUICK if quick else SECONDS, quick=quick)
 
 
 def measured(seed: int, seconds: float, *, quick: bool = False) -> list[Row]:
@@ -75,3 +55,7 @@ def measured(seed: int, seconds: float, *, quick: bool = False) -> list[Row]:
             for what, (value, unit) in told.items()
         ]
     return rows
+
+
+_BY_SEED = BySeed(lambda seed, quick: measured(seed, QUICK if quick else SECONDS, quick=quick))
+rows, batches = _BY_SEED.rows, _BY_SEED.batches

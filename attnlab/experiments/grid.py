@@ -210,6 +210,29 @@ class Grids(tuple[Grid, ...]):
             yield from grid.batches(quick=quick, threads=threads, kept=kept)
 
 
+@dataclass(frozen=True)
+class BySeed:
+    """An experiment whose rows of a seed are measured together: ``measured(seed, quick)``."""
+
+    measured: Callable[[int, bool], list[Row]]
+
+    def rows(self, *, quick: bool, threads: int) -> Iterator[Row]:
+        """The rows of all seeds."""
+        for batch in self.batches(quick=quick, threads=threads, kept={}):
+            yield from batch
+
+    def batches(self, *, quick: bool, threads: int, kept: Mapping[str, Row]) -> Iterator[list[Row]]:
+        """The rows of one seed after the other; a seed of which rows are ``kept`` is not measured
+        again. Their names end in the seed."""
+        for seed in SEEDS[: 1 if quick else None]:
+            held = [row for name, row in kept.items() if name.endswith(f"seed {seed}")]
+            if held:
+                yield held
+                continue
+            with thread_count(threads):
+                yield self.measured(seed, quick)
+
+
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """The processor's random generator begins at the seed, and afterwards is as it was."""

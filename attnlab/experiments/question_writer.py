@@ -32,7 +32,7 @@ has written; rows that the file holds are not trained again.
 """
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar
@@ -41,9 +41,8 @@ import numpy as np
 import torch
 
 from attnlab import catalog
-from attnlab.experiments.grid import SEEDS, by_fit, seeded
+from attnlab.experiments.grid import BySeed, by_fit, seeded
 from attnlab.measure.report import Row
-from attnlab.measure.timing import thread_count
 from attnlab.models import t5
 from attnlab.models.generate import generate
 from attnlab.models.tiny import TinyTransformer
@@ -182,23 +181,6 @@ def _text(row: Sequence[int]) -> str:
     return " ".join(kept)
 
 
-def rows(*, quick: bool, threads: int) -> Iterator[Row]:
-    """Two rows for each writer with a filter, and two for each reader."""
-    for batch in batches(quick=quick, threads=threads, kept={}):
-        yield from batch
-
-
-def batches(*, quick: bool, threads: int, kept: Mapping[str, Row]) -> Iterator[list[Row]]:
-    """The rows of one seed after the other."""
-    for seed in SEEDS[: 1 if quick else None]:
-        held = [row for name, row in kept.items() if name.endswith(f"seed {seed}")]
-        if held:
-            yield held
-            continue
-        with thread_count(threads):
-            yield measured(seed, quick=quick)
-
-
 def measured(seed: int, *, quick: bool = False) -> list[Row]:
     """What the writer of a seed writes, without a filter and with each."""
     writers = train(WRITER, seed, 2 if quick else AFTER[-1], AFTER)
@@ -247,3 +229,7 @@ def _told(arm: str, pairs: Sequence[Any], asked: int, seed: int) -> list[Row]:
         Row(f"{arm}, yield, seed {seed}", round(100 * len(pairs) / asked, 2), "%"),
         Row(f"{arm}, precision, seed {seed}", right, "%", note=note),
     ]
+
+
+_BY_SEED = BySeed(lambda seed, quick: measured(seed, quick=quick))
+rows, batches = _BY_SEED.rows, _BY_SEED.batches

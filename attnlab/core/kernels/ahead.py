@@ -114,7 +114,7 @@ def main() -> None:
         asked = json.load(sys.stdin)
     except ValueError:
         sys.exit("usage: compiled() of this file starts it and tells it the kernel")
-    print(json.dumps([asdict(each) for each in _compile(*asked)]))
+    sys.stdout.write(json.dumps([asdict(each) for each in _compile(*asked)]))
 
 
 if __name__ == "__main__":
