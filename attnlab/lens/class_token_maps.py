@@ -74,7 +74,7 @@ def kept(
     value, order = flat.sort(dim=-1, descending=True, stable=True)
     before = value.cumsum(-1) - value
     rounding = 1e-9 * flat.sum(-1, keepdim=True)
-    wanted = (before < share * flat.sum(-1, keepdim=True) - rounding) & (value > 0)
+    wanted = before < share * flat.sum(-1, keepdim=True) - rounding
     mask = torch.zeros_like(wanted).scatter(-1, order, wanted)
     return mask.unflatten(-1, maps.shape[-2:])
 

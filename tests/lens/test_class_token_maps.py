@@ -39,6 +39,15 @@ def test_the_largest_weights_are_kept_until_the_share_is_reached():
     assert kept(torch.tensor([[0.0, 2.0]]), 1).tolist() == [[False, True]]
 
 
+@pytest.mark.parametrize(
+    ("numbers", "count"), [([5, 4, 2, 1, 1], 1), ([5, 5, 5, 5, 2], 2), ([5, 4, 4, 3, 1], 2)]
+)
+def test_a_share_is_reached_whatever_a_sum_is_rounded_to(numbers: list[int], count: int) -> None:
+    maps = torch.tensor([numbers], dtype=torch.float64) / sum(numbers)
+    share = sum(numbers[:count]) / sum(numbers)
+    assert kept(maps, share).sum() == count
+
+
 @given(st.lists(st.integers(0, 50), min_size=6, max_size=6), st.integers(1, 99))
 def test_no_smaller_set_holds_the_share(numbers, percent):
     values = torch.tensor(numbers, dtype=torch.float64)
