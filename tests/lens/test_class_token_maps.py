@@ -94,6 +94,17 @@ def test_neighbours_vote_by_their_cosine():
     assert nearest_classes(known, labels, asked, 4, temperature=1e-9).tolist() == [2, 1]
 
 
+def test_how_long_vectors_are_changes_no_vote() -> None:
+    draw = torch.Generator().manual_seed(0)
+    known, asked = torch.randn(13, 3, generator=draw), torch.randn(7, 3, generator=draw)
+    labels = torch.arange(13) % 5
+    found = nearest_classes(known, labels, asked, 5)
+    longer = known * torch.linspace(0.1, 9, 13)[:, None]
+    assert torch.equal(nearest_classes(longer, labels, asked, 5), found)
+    for length in (0.01, 30):
+        assert torch.equal(nearest_classes(known, labels, asked * length, 5), found)
+
+
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
