@@ -142,10 +142,12 @@ def into_patches(images: np.ndarray, patch: int) -> np.ndarray:
     )
 
 
-def from_patches(patches: np.ndarray, patch: int, width: int = SIDE) -> np.ndarray:
-    """The inverse of `into_patches`: levels `(b, 8, width)`."""
-    cut = patches.reshape(-1, SIDE // patch, width // patch, patch, patch).swapaxes(2, 3)
-    return cut.reshape(-1, SIDE, width) * (LEVELS - 1)
+def from_patches(
+    patches: np.ndarray, patch: int, width: int = SIDE, height: int = SIDE
+) -> np.ndarray:
+    """The inverse of `into_patches`: levels `(b, height, width)`."""
+    cut = patches.reshape(-1, height // patch, width // patch, patch, patch).swapaxes(2, 3)
+    return cut.reshape(-1, height, width) * (LEVELS - 1)
 
 
 def images_of(digits: np.ndarray, split: str, generator: np.random.Generator) -> np.ndarray:

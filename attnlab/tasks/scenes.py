@@ -61,10 +61,10 @@ class Scenes(Task):
         )
 
 
-def check_patch(patch: int) -> None:
+def check_patch(patch: int, name: str = "patch") -> None:
     """A ValueError unless a patch of this side divides an image of a digit."""
     if patch not in (1, 2, 4, SIDE):
-        raise ValueError(f"patch should divide {SIDE}: 1, 2, 4 or 8, got {patch}")
+        raise ValueError(f"{name} should divide {SIDE}: 1, 2, 4 or 8, got {patch}")
 
 
 def draw_scenes(

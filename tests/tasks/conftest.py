@@ -22,6 +22,8 @@ VARIANTS = [
     ("digits", {"kind": "language_model"}),
     ("digits", {"unit": "patches"}),
     ("digits", {"unit": "patches", "patch": 4}),
+    ("placed_digits", {}),
+    ("placed_digits", {"patch": 2, "step": 4}),
     ("scenes", {}),
     ("scenes", {"patch": 4}),
     ("captions", {}),

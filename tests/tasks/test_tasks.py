@@ -15,7 +15,7 @@ from attnlab.tasks import UNSCORED, Batch, task, tasks
 PARTS = ("inputs", "targets", "padding", "source", "source_padding")
 
 
-OF_IMAGES = ("captions", "digits", "interleaved", "matrix_puzzles", "scenes")
+OF_IMAGES = (*("captions", "digits", "interleaved", "matrix_puzzles", "placed_digits", "scenes"),)
 
 
 def same(one: Batch, other: Batch) -> bool:
@@ -192,7 +192,7 @@ def test_a_batch_can_be_cut_and_moved():
     ("call", "sentence"),
     [
         (lambda: task("recal"), "no task 'recal'; did you mean 'recall'"),
-        (lambda: task("xyz"), "no task 'xyz'; known: addition, agreement, captions, citations"),
+        (lambda: task("xyz"), "no task 'xyz'; known: addition, agreement, citations, copy_first"),
         (lambda: task("documentation", unit="byte"), "no unit 'byte'; did you mean 'bytes'"),
         (lambda: task("copying").batch("trian", 1, 0), "no split 'trian'; did you mean 'train'"),
         (lambda: task("copying").batch("train", 0, 0), "size should be at least 1, got 0"),
