@@ -27,6 +27,7 @@ from attnlab.mechanisms.fixed.sparse_transformer import SparseTransformerOptions
 from attnlab.mechanisms.recurrence import h3
 from attnlab.objectives.nat import conditional_total_correlation
 from attnlab.parallel import plan
+from attnlab.systems.patches import into_patches
 from attnlab.tasks import Batch
 
 EXERCISES = {
@@ -179,6 +180,7 @@ OTHERWISE = {
         next(n for n in range(1000, 20_000) if 2 * n / 64 * 64 >= 4 * 64 * 129),
         16_500,
     ),
+    "check_image_tokens": (into_patches(torch.zeros(1, 3, 384, 384), 16).shape[1] + 1,),
     "check_index_ratio": (12 * 2 * 16 / 16,),
     "check_keys_read": (
         len([start for start in range(0, 65_536, 16) if start + 31 <= 65_535]) + 16 * 64 + 512,
