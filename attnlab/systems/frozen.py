@@ -68,25 +68,34 @@ class WithImages(WithFrozenParts):
     vectors: how many each image gives.
     patches: how many patches an image has; a source holds the images one after the other.
     blind: every image is black: the control.
+    of_words: the vectors are mixtures of the language model's vectors of words.
     """
 
     def __init__(
         self, encoder: TinyTransformer, language_model: TinyTransformer, *, marker: int,
         patches: Size, vectors: Size = 2, freeze: bool = True, blind: bool = False,
+        of_words: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
         for part, kind in ((encoder, "classifier"), (language_model, "language_model")):
             check_model(part)
             if part.kind != kind:
                 raise ValueError(f"a model of kind={kind!r} is needed here, got {part.kind!r}")
-        self.marker, self.blind = marker, blind
+        self.marker, self.blind, self.of_words = marker, blind, of_words
         self.patches = check_value("patches", patches, Size)
         self.vectors = check_value("vectors", vectors, Size)
         self.encoder = encoder
         if encoder.output is not None:
             encoder.output.requires_grad_(False)
         self.language_model: Any = frozen(language_model) if freeze else language_model
-        self.project = nn.Linear(encoder.dim, self.vectors * language_model.dim)
+        table = language_model.embedding
+        if of_words and not isinstance(table, nn.Embedding):
+            raise ValueError(
+                "of_words=True mixes the rows of a table of words, and this language model has a "
+                f"{type(table).__name__}"
+            )
+        width = table.num_embeddings if of_words else language_model.dim
+        self.project = nn.Linear(encoder.dim, self.vectors * width)
         self.freeze = freeze
 
     @property
@@ -111,6 +120,8 @@ class WithImages(WithFrozenParts):
             images = images.masked_fill(~here[..., None, None], 0)
         pooled = self.encoder.encode(images.flatten(0, 1)).mean(1)
         vectors: Tensor = self.project(pooled).unflatten(-1, (self.vectors, -1))
+        if self.of_words:
+            vectors = vectors.softmax(-1) @ self.language_model.embedding.weight
         return vectors.view(b, i * self.vectors, -1), here.repeat_interleave(self.vectors, 1)
 
     def forward(

@@ -81,6 +81,16 @@ def test_a_blind_system_answers_without_looking():
         assert torch.equal(one, two) == blind
 
 
+def test_mixed_words_lie_among_the_vectors_of_words():
+    model, batch = system(of_words=True).eval(), TASK.batch("train", 9, seed=1)
+    vectors, real = model.seen(batch.source, batch.source_padding)
+    table = model.language_model.embedding.weight
+    pooled = model.encoder.encode(batch.source.unflatten(1, (-1, 4)).flatten(0, 1)).mean(1)
+    shares = model.project(pooled).view(9, -1, len(table)).softmax(-1)
+    torch.testing.assert_close(vectors[real], (shares @ table)[real])
+    assert not torch.equal(vectors, system().eval().seen(batch.source, batch.source_padding)[0])
+
+
 def test_gradients_pass_through_the_frozen_model_to_the_encoder():
     model, batch = system().train(), TASK.batch("train", 9, seed=1)
     loss = torch.nn.functional.cross_entropy(
@@ -133,5 +143,8 @@ def test_other_models_are_refused():
     encoder, language_model = system().encoder, system().language_model
     with pytest.raises(ValueError, match="kind='classifier' is needed here, got 'language_model'"):
         WithImages(language_model, language_model, marker=0, patches=4)
+    mixed = TinyTransformer(23, dim=8, heads=2, layers=1, positions="complex", max_len=9)
+    with pytest.raises(ValueError, match="of_words=True mixes the rows of a table"):
+        WithImages(encoder, mixed, marker=MARKER, patches=4, of_words=True)
     with pytest.raises(ValueError, match="patches should be at least 1"):
         WithImages(encoder, language_model, marker=0, patches=0)
