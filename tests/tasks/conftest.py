@@ -30,6 +30,7 @@ VARIANTS = [
     ("captions", {"patch": 1, "sides": ("left", "right")}),
     ("interleaved", {"shown": ("is", "after", "before")}),
     ("interleaved", {"shown": ("parity", "larger", "after"), "patch": 4}),
+    ("interleaved", {"shown": ("named", "next")}),
     ("matrix_puzzles", {}),
     ("matrix_puzzles", {"patch": 2, "largest_step": 4}),
     ("copying", {"items": 5, "symbols": 7}),

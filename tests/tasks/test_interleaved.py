@@ -4,7 +4,15 @@ import torch
 from attnlab.tasks import UNSCORED
 from attnlab.tasks.captions import NUMBERS
 from attnlab.tasks.digits import from_patches, images_of_split
-from attnlab.tasks.interleaved import MARKER, NAMES, SENTENCES, VECTORS, Interleaved
+from attnlab.tasks.interleaved import (
+    MARKER,
+    NAMES,
+    NEW_NAMES,
+    SENTENCES,
+    VECTORS,
+    Interleaved,
+)
+from attnlab.tasks.matrix_puzzles import answer_of
 
 
 def said_and_answers(task: Interleaved, batch) -> list[tuple[list[str], list[str]]]:
@@ -25,12 +33,24 @@ def digits_of(batch, row: int, patch: int = 2) -> list[int]:
     return [int(label_of[picture.astype("int64").tobytes()]) for picture in pictures]
 
 
-def answer(kind: str, numbers: list[int]) -> str:
+def answer(kind: str, numbers: list[int], said: list[str]) -> str:
     first = numbers[0]
     if kind == "parity":
         return "even" if first % 2 == 0 else "odd"
-    value = {"is": first, "after": first + 1, "before": first - 1, "larger": max(numbers)}[kind]
-    return NUMBERS[value]
+    if kind == "named":
+        names = [word for word in said if word in NEW_NAMES]
+        assert len({*names[:2]}) == 2
+        return names[numbers[:2].index(numbers[2])]
+    value = {"is": first, "after": first + 1, "before": first - 1, "larger": max(numbers)}
+    return NUMBERS[answer_of(numbers) if kind == "next" else value[kind]]
+
+
+def numbers_said(said: list[str], count: int) -> list[int]:
+    """Each is its word, said twice, wherever it stands before the answer."""
+    words = [word for word in said[:-1] if word in NUMBERS]
+    assert len(words) == VECTORS * count
+    assert words[::2] == words[1::2]
+    return [NUMBERS.index(word) for word in words[::2]]
 
 
 @pytest.mark.parametrize("kind", SENTENCES)
@@ -38,21 +58,42 @@ def answer(kind: str, numbers: list[int]) -> str:
 def test_sentences_say_what_is_true_of_their_numbers(kind, shown):
     task = Interleaved(shown=(kind,)) if shown else Interleaved(written=(kind,), shown=())
     batch, answers = task.batch("train", 101, seed=0), set()
-    count = 2 if kind == "larger" else 1
+    form = SENTENCES[kind].split()
+    count = sum(part.isdigit() for part in form)
     for row, (said, asked) in enumerate(said_and_answers(task, batch)):
-        begin = 1 + VECTORS * count
         if shown:
-            assert said[1:begin] == ["image"] * (begin - 1)
+            assert said.count("image") == VECTORS * count
             numbers = digits_of(batch, row)
         else:
-            assert said[1:begin:2] == said[2:begin:2]
-            numbers = [NUMBERS.index(word) for word in said[1:begin:2]]
+            numbers = numbers_said(said, count)
         assert len(numbers) == count
+        words = [part for part in form if not part.isdigit()]
+        plain = [word for word in said if word in words]
+        assert plain == [word for word in words if word not in "xy"]
         assert said[0] == "start"
-        assert said[begin:] == asked[:-1] == [*SENTENCES[kind], answer(kind, numbers)]
-        assert asked[-1] == "."
+        assert said[-1] == asked[-2] == answer(kind, numbers, said[:-1])
+        assert said[-len(asked) + 1 :] == asked[:-1]
+        after = form[max(i for i, part in enumerate(form) if part.isdigit()) + 1 :]
+        assert asked == [*after, said[-1], "."]
         answers.add(asked[-2])
-    assert len(answers) == {"parity": 2, "after": 9, "before": 9, "larger": 9, "is": 10}[kind]
+    possible = {"parity": 2, "after": 9, "before": 9, "larger": 9, "named": 4}
+    assert len(answers) == possible.get(kind, 10)
+
+
+def test_names_of_a_sentence_belong_to_two_numbers():
+    task = Interleaved(written=("named",), shown=())
+    for said, _ in said_and_answers(task, task.batch("train", 50, seed=0)):
+        first, second, third = numbers_said(said, 3)
+        assert first != second
+        assert third in (first, second)
+
+
+def test_a_share_of_the_sentences_is_shown():
+    kinds = {"written": ("is", "larger", "next"), "shown": ("is", "larger")}
+    for share in (None, 0.2, 0.8):
+        batch = Interleaved(**kinds, share=share).batch("train", 1000, seed=0)
+        shown = batch.source_padding.any(1).double().mean()
+        assert abs(shown - (0.4 if share is None else share)) < 0.05
 
 
 def test_written_and_shown_sentences_are_mixed_alike():
@@ -80,8 +121,8 @@ def test_its_kind_follows_from_whether_something_is_shown():
     assert text.kind == "language_model"
     assert text.batch("train", 2, seed=0).source is None
     assert Interleaved().kind == "encoder_decoder"
-    assert text.vocab == len(NAMES) == 23
-    assert text.length == 9
+    assert text.vocab == len(NAMES) == 28
+    assert text.length == 21
 
 
 @pytest.mark.parametrize(
@@ -91,6 +132,8 @@ def test_its_kind_follows_from_whether_something_is_shown():
         (lambda: Interleaved(shown=("are",)), "no sentence 'are'"),
         (lambda: Interleaved(written=("is", "is")), "written should name each kind .* once"),
         (lambda: Interleaved(patch=3), "patch should divide 8"),
+        (lambda: Interleaved(share=0.5), "needs written and shown sentences"),
+        (lambda: Interleaved(written=("is",), share=1.5), "share should lie between 0 and 1"),
     ],
 )
 def test_what_asks_nothing_is_refused(call, sentence):
