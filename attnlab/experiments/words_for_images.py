@@ -1,43 +1,76 @@
 """Words for images: what a frozen language model makes of vectors that it has never read.
 
-A language model (2 layers of width 64) learns five kinds of sentences about numbers, in words
+A language model (2 layers of width 64) learns six kinds of sentences about numbers, in words
 (``attnlab.tasks.interleaved``). Then an image encoder (2 layers of width 48) learns to put two
 vectors in the place of such a number, from shown digits and one kind of sentence alone: "this is a
-four". All five kinds are asked about unseen digits.
+four". All six kinds are asked about unseen digits, matrix puzzles of eight images among them.
 
     frozen           the language model stays as it is: Frozen, BLIP-2's second stage, in small
     black images     the same, and every image is black: what the words alone say
+    mixed words      frozen, and the two vectors are mixtures of the language model's own vectors of
+                     words
     trained too      the language model is trained along with the encoder
+    from scratch     the same, and it has never read a sentence before
 
-Each arm is trained for three seeds with the same budget: 150 updates of 64 sentences for the
-language model, 300 of 32 images for the rest, at one learning rate for all. A score is the share of
-answers to which the model gives the highest probability among the possible ones, ten numbers or
-"even" and "odd"; at random 10 % or 50 %. "Written" is all kinds of sentences in words. No rate was
-tried out, for no arm: at this one the language model that is trained along forgets its sentences,
-and its arm says nothing of what another rate would give.
+Each arm is trained for three seeds and at two learning rates with the same budget: 600 updates of
+64 sentences at 0.003 for the language model, 400 of 32 images for the rest. ``own_rate`` takes for
+each arm the rate that is better for the kind it was trained on, in the mean over the seeds. A score
+is the share of answers to which the model gives the highest probability among the possible ones: 10
+numbers, "even" and "odd", or the two names of the prompt; at random 10 % or 50 %. Each kind is
+asked "shown", about images, and "written", in words.
+
+New names (``NAMED``): another language model of this size learns two kinds of sentences, "this is a
+four" and "two two dax nine nine wug two two dax", where the names are given in the prompt. The
+first three arms are trained on "this is a" as above, and both kinds are asked.
 
     python -m attnlab.experiments words_for_images --threads 1 --json \\
         attnlab/experiments/assets/91_words_for_images.json
 """
 
-from functools import cache
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache, partial
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from attnlab.experiments.grid import QUICK, Arm, Grid, Scores, Trained, by_fit, percent, seeded
+from attnlab.experiments.grid import (
+    QUICK,
+    SEEDS,
+    Arm,
+    Grid,
+    Grids,
+    Scores,
+    Trained,
+    by_fit,
+    percent,
+    seeded,
+)
 from attnlab.models.tiny import TinyTransformer
 from attnlab.systems.frozen import WithImages
-from attnlab.tasks.interleaved import MARKER, NAMES, SENTENCES, Interleaved
+from attnlab.tasks import Batch
+from attnlab.tasks.interleaved import MARKER, NAMES, NEW_NAMES, SENTENCES, Interleaved
 from attnlab.train import fit
 
-KINDS = tuple(SENTENCES)
-TEXT = Interleaved(written=KINDS, shown=())
-SPEAKING = 150
+NAMING = ("is", "named")
+KINDS = tuple(kind for kind in SENTENCES if kind != "named")
+TEXTS = {kinds: Interleaved(written=kinds, shown=()) for kinds in (KINDS, NAMING)}
+TEXT = TEXTS[KINDS]
+SPEAKING = 600
 UNSEEN = 500
+RATES = (1e-3, 3e-3)
 TRAINING: dict[str, Any] = {"batch_size": 32, "learning_rate": 3e-3}
-CANDIDATES = {kind: list(range(10)) for kind in KINDS} | {
-    "parity": [NAMES.index("even"), NAMES.index("odd")]
+ARMS: dict[str, dict[str, Any]] = {
+    "frozen": {},
+    "black images": {"blind": True},
+    "mixed words": {"of_words": True},
+    "trained too": {"freeze": False},
+    "from scratch": {"freeze": False},
+}
+CANDIDATES = {kind: list(range(10)) for kind in SENTENCES} | {
+    "parity": [NAMES.index("even"), NAMES.index("odd")],
+    "named": [NAMES.index(name) for name in NEW_NAMES],
 }
 
 
@@ -47,62 +80,109 @@ def untrained() -> TinyTransformer:
 
 
 @cache
-def language_model(seed: int, steps: int) -> TinyTransformer:
-    """One that has read the sentences in words."""
+def language_model(seed: int, steps: int, kinds: tuple[str, ...] = KINDS) -> TinyTransformer:
+    """One that has read such sentences in words."""
     with seeded(seed):
         model = untrained()
-    fit(model, TEXT, steps, **TRAINING | {"batch_size": 64}, seed=seed, progress=False)
+    fit(model, TEXTS[kinds], steps, **TRAINING | {"batch_size": 64}, seed=seed, progress=False)
     return model
 
 
-def make(*, freeze: bool = True, blind: bool = False, **_: Any) -> WithImages:
+def make(**options: Any) -> WithImages:
     """The system of an arm, whose language model is yet to be trained."""
     sizes = {"dim": 48, "layers": 2, "heads": 4, "max_len": 16}
     encoder = TinyTransformer(features=4, kind="classifier", classes=10, **sizes)
-    return WithImages(encoder, untrained(), marker=MARKER, patches=16, freeze=freeze, blind=blind)
+    given = {name: options[name] for name in ("freeze", "blind", "of_words") if name in options}
+    return WithImages(encoder, untrained(), marker=MARKER, patches=16, **given)
 
 
-def loop(model: WithImages, task: Any, steps: int, *, seed: int, **options: Any) -> Any:
-    """As `fit`, once the language model has learned to speak."""
-    speaking = QUICK if steps <= QUICK else SPEAKING
-    model.language_model.load_state_dict(language_model(seed, speaking).state_dict())
+def loop(
+    model: WithImages, task: Any, steps: int, *, seed: int, knows: tuple[str, ...] = KINDS,
+    **options: Any,
+) -> Any:  # fmt: skip
+    """As `fit`, once the language model has learned what it is to know, if anything."""
+    if knows:
+        speaking = QUICK if steps <= QUICK else SPEAKING
+        model.language_model.load_state_dict(language_model(seed, speaking, knows).state_dict())
     return by_fit(model, task, steps, seed=seed, **options)
 
 
-@torch.no_grad()
-def right(model: WithImages, kind: str, *, shown: bool = True) -> float:
-    """The share of unseen sentences of a kind whose answer is the likeliest of the possible."""
+def asked(kind: str, *, shown: bool = True) -> Batch:
+    """Unseen sentences of a kind."""
     kinds = {"shown": (kind,)} if shown else {"shown": (), "written": (kind,)}
-    batch = Interleaved(**kinds).batch("validation", UNSEEN, seed=0)
+    return Interleaved(**kinds).batch("validation", UNSEEN, seed=0)
+
+
+@torch.no_grad()
+def right(model: WithImages, kind: str, batch: Batch) -> float:
+    """The share of the sentences whose answer is the likeliest of those that are possible."""
     logits = model(
         batch.inputs, batch.padding, source=batch.source, source_padding=batch.source_padding
     )
     assert batch.padding is not None
     place = batch.padding.sum(1) - 2  # the last token answers "."
     rows, candidates = torch.arange(len(batch)), torch.tensor(CANDIDATES[kind])
-    said = candidates[logits[rows, place][:, candidates].argmax(-1)]
-    return percent(said == batch.targets[rows, place])
+    of_candidates = logits[rows, place][:, candidates]
+    if kind == "named":
+        of_candidates = of_candidates.masked_fill(~_said(batch.inputs, candidates), -torch.inf)
+    return percent(candidates[of_candidates.argmax(-1)] == batch.targets[rows, place])
 
 
-def score(trained: Trained) -> Scores:
-    """Each kind of sentence about images, and all of them in words."""
+def _said(tokens: Tensor, candidates: Tensor) -> Tensor:
+    """(b, candidates): which of them stand in a sentence."""
+    return (tokens[:, :, None] == candidates).any(1)
+
+
+def score(trained: Trained, kinds: tuple[str, ...] = KINDS) -> Scores:
+    """Each kind of sentence about images, and in words."""
     model: Any = trained.model
-    shown = {f"{kind} shown": right(model, kind) for kind in KINDS}
-    written = [right(model, kind, shown=False) for kind in KINDS]
-    return {**shown, "written": round(sum(written) / len(KINDS), 2)}
+    return {
+        f"{kind} {how}": right(model, kind, asked(kind, shown=how == "shown"))
+        for how in ("shown", "written")
+        for kind in kinds
+    }
 
 
-GRID = Grid(
-    arms={
-        "frozen": Arm(Interleaved()),
-        "black images": Arm(Interleaved(), model={"blind": True}),
-        "trained too": Arm(Interleaved(), model={"freeze": False}),
-    },
-    score=score,
-    steps=300,
-    training=TRAINING,
-    make=make,
-    loop=loop,
+def named(arm: str, rate: float) -> str:
+    """The name of an arm at a rate."""
+    return f"{arm}, rate {rate:g}"
+
+
+def chosen(rows: Mapping[str, float], arm: str, what: str, begin: str = "") -> list[float]:
+    """A score of an arm at its own rate, for each seed; of new names with ``begin``."""
+    name = begin + named(arm, own_rate(rows, arm, begin))
+    return [rows[f"{name}, {what}, seed {seed}"] for seed in SEEDS]
+
+
+def own_rate(rows: Mapping[str, float], arm: str, begin: str = "") -> float:
+    """The rate at which an arm is better on what it was trained for, in the mean over seeds."""
+    return max(
+        RATES,
+        key=lambda rate: sum(
+            rows[f"{begin}{named(arm, rate)}, is shown, seed {seed}"] for seed in SEEDS
+        ),
+    )
+
+
+def _arms(names: Sequence[str]) -> dict[str, Arm]:
+    """At all rates, the highest first."""
+    found = {}
+    for rate in RATES[::-1]:
+        for arm in names:
+            training = {"learning_rate": rate} | ({"knows": ()} if arm == "from scratch" else {})
+            found[named(arm, rate)] = Arm(Interleaved(), model=ARMS[arm], training=training)
+    return found
+
+
+WORDS = Grid(
+    arms=_arms(list(ARMS)), score=score, steps=400, training=TRAINING, make=make, loop=loop
 )
-
-build, train, rows, batches = GRID.build, GRID.train, GRID.rows, GRID.batches
+NAMED = replace(
+    WORDS,
+    arms=_arms(["frozen", "black images", "mixed words"]),
+    score=partial(score, kinds=NAMING),
+    training={**TRAINING, "knows": NAMING},
+    figure="new names, {arm}, {what}, seed {seed}",
+)
+GRID = Grids((WORDS, NAMED))
+rows, batches = GRID.rows, GRID.batches
