@@ -1,0 +1,56 @@
+"""The experiment `interleaved_texts`, small: what an arm reads, and what is hidden of a puzzle."""
+
+import pytest
+import torch
+
+from attnlab.experiments import interleaved_texts as experiment
+from attnlab.experiments.words_for_images import KINDS, asked
+from attnlab.tasks.interleaved import MARKER
+
+
+@pytest.mark.parametrize(
+    ("arm", "texts", "shown"),
+    [
+        ("text, captions, interleaved", True, {1, 2}),
+        ("text and captions", True, {1}),
+        ("captions and interleaved", False, {1, 2}),
+        ("black images", True, {1, 2}),
+        ("puzzles too", True, {1, 2, 8}),
+    ],
+)
+def test_what_an_arm_reads(arm: str, texts: bool, shown: set[int]) -> None:
+    batch = experiment.GRID.arms[arm].task.batch("train", 200, seed=0)
+    images = (batch.inputs == MARKER).sum(1) // 2
+    assert {*images.tolist()} == shown | ({0} if texts else set())
+    if texts:
+        assert 0.5 < (images > 0).double().mean() < 0.7
+
+
+def test_arms_differ_in_what_they_read_alone() -> None:
+    models = [experiment.GRID.build(arm, 1) for arm in experiment.GRID.arms]
+    first = models[0].state_dict()
+    for model in models:
+        assert not model.freeze
+        assert model.language_model.embedding.weight.requires_grad
+        assert all(torch.equal(first[name], value) for name, value in model.state_dict().items())
+    assert [model.blind for model in models] == [False, False, False, True, False]
+
+
+@pytest.mark.parametrize("name", experiment.HIDDEN)
+def test_hidden_panels_are_black_and_the_others_as_they_were(name: str) -> None:
+    puzzles, panels = asked("next"), experiment.HIDDEN[name]
+    found = experiment.hidden(puzzles, panels, 16).source.unflatten(1, (8, 16))
+    before = puzzles.source.unflatten(1, (8, 16))
+    for panel in range(8):
+        same = torch.equal(found[:, panel], before[:, panel])
+        assert same == (panel not in panels)
+        assert found[:, panel].any() == (panel not in panels)
+    assert {*experiment.HIDDEN["rule"]} | {*experiment.HIDDEN["row"]} == {*range(8)}
+
+
+def test_every_kind_is_scored_both_ways() -> None:
+    model = experiment.GRID.build("text and captions", 0).eval()
+    trained = experiment.Trained(model, experiment.GRID.arms["text and captions"], "", 0, True)
+    found = experiment.score(trained)
+    wanted = {f"{kind} {how}" for kind in KINDS for how in ("shown", "written")}
+    assert {*found} == wanted | {"next, rule hidden", "next, row hidden"}
