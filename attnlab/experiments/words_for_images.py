@@ -21,7 +21,8 @@ asked "shown", about images, and "written", in words.
 
 New names (``NAMED``): another language model of this size learns two kinds of sentences, "this is a
 four" and "two two dax nine nine wug two two dax", where the names are given in the prompt. The
-first three arms are trained on "this is a" as above, and both kinds are asked.
+first three arms are trained on "this is a" as above, and both kinds are asked. In words this
+language model guesses the new names, so that its answers about images say nothing of images.
 
     python -m attnlab.experiments words_for_images --threads 1 --json \\
         attnlab/experiments/assets/91_words_for_images.json
