@@ -211,9 +211,7 @@ class ThreeLosses(CrossEntropy):
 
     def right(self, answers: Answers, batch: Batch) -> Tensor:  # type: ignore[override]
         """How many images are nearest to their own text, or to an equal one."""
-        nearest = answers.similarities.argmax(-1, keepdim=True)
-        own = torch.arange(len(nearest), device=nearest.device)[:, None]
-        return ((nearest == own) | answers.same.gather(1, nearest)).sum()
+        return own_nearest(answers.similarities, answers.same).sum()
 
 
 def equal_texts(batch: Batch) -> Bool[Tensor, "b b"]:
@@ -223,12 +221,21 @@ def equal_texts(batch: Batch) -> Bool[Tensor, "b b"]:
     return same.fill_diagonal_(False)
 
 
-def smoothed(s: Float[Tensor, "r r"], same: Bool[Tensor, "r r"]) -> Float[Tensor, ""]:
-    """The mean cross-entropy of each row's own column, with 0.1 of the label spread over all
-    columns; those with the same text are left out."""
+def own_nearest(s: Float[Tensor, "b b"], same: Bool[Tensor, "b b"]) -> Bool[Tensor, "b"]:
+    """Whether each row is most similar to its own column, or to one with an equal text."""
+    nearest = s.argmax(-1, keepdim=True)
+    own = torch.arange(len(s), device=s.device)[:, None]
+    return ((nearest == own) | same.gather(1, nearest))[:, 0]
+
+
+def smoothed(
+    s: Float[Tensor, "r r"], same: Bool[Tensor, "r r"], spread: float = SMOOTHED
+) -> Float[Tensor, ""]:
+    """The mean cross-entropy of each row's own column, with the share ``spread`` of the label
+    given to all columns alike; those with the same text are left out."""
     p = s.masked_fill(same, -torch.inf).log_softmax(-1)
-    spread = p.masked_fill(same, 0).sum(-1) / (~same).sum(-1)
-    return -((1 - SMOOTHED) * p.diagonal() + SMOOTHED * spread).mean()
+    of_all = p.masked_fill(same, 0).sum(-1) / (~same).sum(-1)
+    return -((1 - spread) * p.diagonal() + spread * of_all).mean()
 
 
 @torch.no_grad()

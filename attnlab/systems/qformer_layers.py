@@ -124,10 +124,14 @@ class QFormerLayer(nn.Module):
         return out
 
 
+def first_std(dim: int) -> float:
+    """0.02 at width 768, and at narrow widths as much more as keeps the variance of products."""
+    return STD * (768 / dim) ** 0.5
+
+
 def first_weights(model: nn.Module, dim: int) -> None:
-    """Matrices and tables begin with a standard deviation of 0.02 at width 768, and of as much more
-    at narrow widths as products need for the same variance; biases begin at 0."""
-    std = STD * (768 / dim) ** 0.5
+    """Matrices and tables begin with the standard deviation ``first_std``; biases begin at 0."""
+    std = first_std(dim)
     for part in model.modules():
         if isinstance(part, nn.Linear | nn.Embedding):
             nn.init.normal_(part.weight, std=std)
