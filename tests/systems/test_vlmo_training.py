@@ -236,7 +236,7 @@ def test_losses_in_bfloat16_and_under_autocast_are_near_those_of_float32(model, 
         (lambda m: PairStage(VOCAB, ("word",)), ValueError, "losses"),
         (lambda m: PairStage(0), ValueError, "vocab should be at least 1"),
         (lambda m: VLMoTraining(VOCAB, OPTIONS, visual=0), ValueError, "visual should be at least"),
-        (lambda m: PairStage(VOCAB + 1).fitted(m), ValueError, "for vocab=17, and the model has 16"),
+        (lambda m: PairStage(VOCAB + 1).fitted(m), ValueError, "vocab=17, and the model has"),
         (
             lambda m: TextStage(VOCAB).fitted(m.body),
             TypeError,
