@@ -9,7 +9,7 @@ instead and pays for one position. Both give the same tokens.
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from attnlab.core.integers import check_integer
 from attnlab.core.modes import mode
-from attnlab.models.inputs import check_input, check_tensor, in_vocabulary
+from attnlab.models.inputs import check_input, check_tensor, check_vectors, in_vocabulary
 from attnlab.models.options import check_real, check_switch
 from attnlab.models.tiny import DecoderState, TinyTransformer, check_model
 from attnlab.objectives.prefix_lm import sees
@@ -30,7 +30,7 @@ NextLogits = Callable[[Tensor], Tensor]
 @torch.no_grad()
 def generate(
     model: TinyTransformer,
-    tokens: Int[Tensor, "b n"],
+    tokens: Int[Tensor, "b n"] | None,
     steps: int,
     *,
     temperature: float = 1.0,
@@ -41,6 +41,7 @@ def generate(
     structure: Any = None,
     incremental: bool | None = None,
     prefix: int | None = None,
+    inputs_embeds: Float[Tensor, "b n dim"] | None = None,
 ) -> Int[Tensor, "b n_plus_steps"]:
     """The prompt followed by ``steps`` new tokens, as int64.
 
@@ -51,10 +52,18 @@ def generate(
     the model is not changed. ``structure`` is what the model is told beside the source. ``prefix``:
     so many tokens at the beginning are read from both sides, as by a language model that learned by
     ``prefix_lm``; all tokens are read again at every step then.
+
+    ``inputs_embeds`` is a prompt of vectors, where ``tokens`` is None, in the place of those that
+    ``model.embedding(tokens)`` gives, such as vectors of an image among those of words. Then the
+    new tokens alone are returned, (b, steps).
     """
-    tokens = _checked_prompt(model, tokens, incremental)
+    if inputs_embeds is None:
+        tokens = _checked_prompt(model, tokens, incremental)
+    else:
+        tokens = _checked_vectors(model, tokens, inputs_embeds, incremental)
+    prompt = _Prompt(model, inputs_embeds)
     steps = _check_steps(steps)
-    prefix = _check_prefix(model, tokens, steps, prefix, incremental)
+    prefix = _check_prefix(model, prompt.length(tokens), steps, prefix, incremental)
     _check_draws(model.vocab or 0, tokens.device, temperature, top_k, generator)
     model.check_source(source, source_padding)
     with mode(model, training=False):
@@ -63,9 +72,9 @@ def generate(
             memory = model.encode(source, source_padding, structure=structure)
             read = {"memory": memory, "memory_padding": source_padding, "structure": structure}
         next_logits = (
-            _choose_path(model, read, incremental)
+            _choose_path(prompt, read, incremental)
             if prefix is None
-            else partial(_after_prefix, model, prefix)
+            else partial(_after_prefix, prompt, prefix)
         )
         for _ in range(steps):
             drawn = sample(next_logits(tokens), temperature, top_k, generator)
@@ -98,53 +107,101 @@ def sample(
     return index.gather(-1, torch.multinomial(best.softmax(-1), 1, generator=generator))
 
 
-def _choose_path(
-    model: TinyTransformer, read: Mapping[str, Any], incremental: bool | None
-) -> NextLogits:
-    if incremental and not model.steps_incrementally:
+class _Prompt(NamedTuple):
+    """A model and the vectors (b, n, dim) that stand in front of its tokens, if there are some."""
+
+    model: TinyTransformer
+    vectors: Tensor | None = None
+
+    def length(self, tokens: Tensor) -> int:
+        """How many positions the vectors and these tokens fill."""
+        return tokens.shape[1] + (0 if self.vectors is None else self.vectors.shape[1])
+
+    def read(self, method: Callable[..., Any], tokens: Tensor, start: int, **given: Any) -> Any:
+        """What a method of the model makes of all positions from ``start`` on."""
+        if self.vectors is None:
+            return method(tokens[:, start:], **given)
+        n = self.vectors.shape[1]
+        if start >= n:
+            return method(tokens[:, start - n :], **given)
+        words = self.model.embedding(tokens)
+        both = torch.cat([self.vectors.to(words.dtype), words], 1)
+        return method(inputs_embeds=both[:, start:], **given)
+
+
+def _choose_path(prompt: _Prompt, read: Mapping[str, Any], incremental: bool | None) -> NextLogits:
+    able = prompt.model.steps_incrementally
+    if incremental and not able:
         raise ValueError(
             "incremental=True needs a step(x, state) method on every attention module of the "
             "decoder; leave it out to re-run the prefix where there is none"
         )
-    use_steps = model.steps_incrementally if incremental is None else incremental
-    path = _by_steps if use_steps else _by_rerunning
-    return path(model, read)
+    path = _by_steps if (able if incremental is None else incremental) else _by_rerunning
+    return path(prompt, read)
 
 
-def _by_rerunning(model: TinyTransformer, read: Mapping[str, Any]) -> NextLogits:
+def _by_rerunning(prompt: _Prompt, read: Mapping[str, Any]) -> NextLogits:
+    model = prompt.model
+
     def next_logits(tokens: Tensor) -> Tensor:
-        recent = tokens[:, -model.max_len :]
-        return model.logits(model.decode(recent, **read)[:, -1])
+        start = max(0, prompt.length(tokens) - model.max_len)
+        return model.logits(prompt.read(model.decode, tokens, start, **read)[:, -1])
 
     return next_logits
 
 
-def _by_steps(model: TinyTransformer, read: Mapping[str, Any]) -> NextLogits:
-    rerun = _by_rerunning(model, read)
+def _by_steps(prompt: _Prompt, read: Mapping[str, Any]) -> NextLogits:
+    rerun = _by_rerunning(prompt, read)
     state: DecoderState | None = None
 
     def next_logits(tokens: Tensor) -> Tensor:
         nonlocal state
-        if tokens.shape[1] > model.max_len:
+        if prompt.length(tokens) > prompt.model.max_len:
             return rerun(tokens)
-        new = tokens[:, 0 if state is None else state[0] :]  # the prompt at first, then one token
-        logits, state = model.step(new, state, **read)
+        start = 0 if state is None else state[0]  # the prompt at first, then one token
+        logits, state = prompt.read(prompt.model.step, tokens, start, state=state, **read)
         return logits
 
     return next_logits
 
 
-def _after_prefix(model: TinyTransformer, prefix: int, tokens: Tensor) -> Tensor:
+def _after_prefix(prompt: _Prompt, prefix: int, tokens: Tensor) -> Tensor:
     prefixes = torch.full(tokens.shape[:1], prefix, device=tokens.device)
-    seen = sees(prefixes, tokens.shape[1])
-    return model.logits(model.decode(tokens, structure=seen)[:, -1])
+    seen = sees(prefixes, prompt.length(tokens))
+    x = prompt.read(prompt.model.decode, tokens, 0, structure=seen)
+    return prompt.model.logits(x[:, -1])
 
 
-def _checked_prompt(model: TinyTransformer, tokens: Tensor, incremental: bool | None) -> Tensor:
-    """The tokens as int64: in a smaller dtype the ids of new ones might not fit."""
+def _check_writes(model: TinyTransformer, incremental: bool | None) -> None:
+    """A ValueError for a model that writes no tokens, or a switch that is none."""
     check_model(model)
     if model.decoder is None or model.vocab is None:
         raise ValueError(f"a model of kind={model.kind!r} does not generate tokens")
+    if incremental is not None:
+        check_switch("incremental", incremental)
+
+
+def _checked_vectors(
+    model: TinyTransformer, tokens: Tensor | None, vectors: Tensor, incremental: bool | None
+) -> Tensor:
+    """No tokens (b, 0) yet, where the prompt is vectors that the model can read."""
+    _check_writes(model, incremental)
+    if tokens is not None:
+        raise ValueError(
+            "give either tokens or inputs_embeds, the vectors that take the place of theirs; both "
+            "are given"
+        )
+    check_vectors("inputs_embeds", vectors, model)
+    if vectors.shape[1] == 0:
+        raise ValueError("the prompt is empty (n = 0); give at least one vector to start from")
+    return torch.zeros(len(vectors), 0, dtype=torch.int64, device=vectors.device)
+
+
+def _checked_prompt(
+    model: TinyTransformer, tokens: Tensor | None, incremental: bool | None
+) -> Tensor:
+    """The tokens as int64: in a smaller dtype the ids of new ones might not fit."""
+    _check_writes(model, incremental)
     if isinstance(tokens, Tensor):
         check_tensor("the prompt", tokens)
     if not isinstance(tokens, Tensor) or tokens.ndim != 2:
@@ -156,8 +213,6 @@ def _checked_prompt(model: TinyTransformer, tokens: Tensor, incremental: bool | 
     if tokens.shape[1] == 0:
         raise ValueError("the prompt is empty (n = 0); give at least one token to start from")
     check_input(tokens[:, -model.max_len :], None, 0, model)
-    if incremental is not None:
-        check_switch("incremental", incremental)
     return in_vocabulary(tokens, model.vocab)
 
 
@@ -172,15 +227,15 @@ def _check_steps(steps: int) -> int:
 
 
 def _check_prefix(
-    model: TinyTransformer, tokens: Tensor, steps: int, prefix: int | None, incremental: bool | None
+    model: TinyTransformer, length: int, steps: int, prefix: int | None, incremental: bool | None
 ) -> int | None:
     """Refuse a prefix that is longer than the prompt, and what cannot be read with one."""
     if prefix is None:
         return None
     prefix = check_integer("prefix", prefix, at_least=1)
-    if prefix > tokens.shape[1]:
+    if prefix > length:
         raise ValueError(
-            f"prefix={prefix} is more than the prompt's {tokens.shape[1]} tokens; what is written "
+            f"prefix={prefix} is more than the prompt's {length} tokens; what is written "
             "after them sees the past alone"
         )
     if model.kind != "language_model" or incremental:
@@ -188,9 +243,9 @@ def _check_prefix(
             "prefix is for a language_model without incremental=True: tokens that are read from "
             "both sides are read again at every step"
         )
-    if tokens.shape[1] + steps - 1 > model.max_len:
+    if length + steps - 1 > model.max_len:
         raise ValueError(
-            f"with a prefix the model reads all tokens, here up to {tokens.shape[1] + steps - 1}, "
+            f"with a prefix the model reads all tokens, here up to {length + steps - 1}, "
             f"more than its max_len={model.max_len}; take fewer steps"
         )
     return prefix

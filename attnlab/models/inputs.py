@@ -28,7 +28,9 @@ class VectorReader(Reader, Protocol):
     """A model that can be given vectors in the place of tokens."""
 
     dim: int
-    embeds_by_position: bool
+
+    @property
+    def embeds_by_position(self) -> bool: ...
 
     def parameters(self) -> Iterator[Any]: ...
 

@@ -120,22 +120,27 @@ class SemiCausal(CrossEntropy):
 
         Notes ``open``, the spans, which are read from both sides, and ``scored``, both (b, n).
         """
+        piece, targets = self.cut(batch, generator)
+        width = piece.shape[1]
+        place = torch.arange(width)
+        ends = piece.new_zeros(len(piece), width + 1)
+        ends = ends.scatter_reduce(1, piece, place.expand_as(piece), "amax")
+        last = torch.where(piece % 2 == 1, ends.gather(1, piece), place)  # that a token sees
+        structure = Visibility(place <= last[:, :, None])
+        return replace(batch, targets=targets, structure=structure)  # type: ignore[type-var]
+
+    def cut(
+        self, batch: Batch, generator: torch.Generator | None
+    ) -> tuple[Int[Tensor, "b n"], Int[Tensor, "b n"]]:
+        """The piece of text in which each token stands, spans having odd numbers, and the targets
+        outside the spans. Notes what ``prepare`` does."""
         check_text("semi_causal", batch)
-        width = batch.inputs.shape[1]
-        piece = self.options.drawn(lengths(batch), width, generator)
+        piece = self.options.drawn(lengths(batch), batch.inputs.shape[1], generator)
         inside = note("open", piece % 2 == 1)
         # The target of the last token lies beyond the text, and so in no span.
         asked = ~nn.functional.pad(inside[:, 1:], (0, 1))
         scored = note("scored", asked & (batch.targets != UNSCORED))
-        place = torch.arange(width)
-        ends = piece.new_zeros(len(piece), width + 1)
-        ends = ends.scatter_reduce(1, piece, place.expand_as(piece), "amax")
-        last = torch.where(inside, ends.gather(1, piece), place)  # that a token sees
-        return replace(
-            batch,  # type: ignore[type-var]
-            targets=batch.targets.masked_fill(~scored, UNSCORED),
-            structure=Visibility(place <= last[:, :, None]),
-        )
+        return piece, batch.targets.masked_fill(~scored, UNSCORED)
 
 
 # ---- card

@@ -38,7 +38,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.core.options import Size, check_value
-from attnlab.core.precision import upcast
+from attnlab.core.precision import no_autocast, upcast
 from attnlab.objectives.asked import Asked, kept
 from attnlab.objectives.batches import UNSCORED, Batch, CrossEntropy
 from attnlab.objectives.hiding import sampled, uniform
@@ -97,7 +97,9 @@ class FirstStage(WithFrozenParts):
         """Each image with each text (c, n, dim): the best of its queries, over the temperature."""
         z = F.normalize(upcast(self.of_image(read.queries)), dim=-1)
         t = F.normalize(upcast(self.of_text(text[:, 0])), dim=-1)
-        return torch.einsum("bqw, cw -> bcq", z, t).amax(-1) / upcast(self.temperature)
+        with no_autocast(z.device):
+            cosines = torch.einsum("bqw, cw -> bcq", z, t)
+        return cosines.amax(-1) / upcast(self.temperature)
 
     def matching(self, *given: Any, **options: Any) -> Float[Tensor, "b 2"]:
         """Logits: a text that does not belong to the image, and one that does."""

@@ -37,7 +37,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.core.options import Size, check_value
-from attnlab.core.precision import upcast
+from attnlab.core.precision import no_autocast, upcast
 from attnlab.objectives.asked import Asked, kept
 from attnlab.objectives.batches import UNSCORED, Batch, CrossEntropy
 from attnlab.objectives.hiding import lowest, real_tokens, share_of, uniform
@@ -108,7 +108,8 @@ class VLMoTraining(nn.Module):
         for top, image, text in zip(tops, images, texts, strict=True):
             v = F.normalize(upcast(self.of_image[top](image[:, 0])), dim=-1)
             t = F.normalize(upcast(self.of_text[top](text[:, 0])), dim=-1)
-            found.append(v @ t.mT / upcast(self.temperature[TOPS.index(top)]))
+            with no_autocast(v.device):
+                found.append(v @ t.mT / upcast(self.temperature[TOPS.index(top)]))
         return tuple(found)
 
     def matching(

@@ -337,3 +337,60 @@ def test_a_prefix_that_cannot_be_read_is_refused(make, tokens, source, kind, opt
     given = {"steps": 2, "source": source if kind == "encoder_decoder" else None, **options}
     with pytest.raises(ValueError, match=words):
         generate(make(kind), tokens, **given)
+
+
+@pytest.mark.parametrize("incremental", [True, False])
+@pytest.mark.parametrize(
+    "options", [{}, {"positions": "rope"}, {"attention": "multi_query", "positions": "sinusoidal"}]
+)
+def test_vectors_of_tokens_are_continued_as_the_tokens(make, tokens, options, incremental):
+    """Up to max_len and past it, where the first vectors are not read any more."""
+    model = make(**options)
+    vectors = model.embedding(tokens).detach()
+    for steps in (9, model.max_len + 3):
+        given = {"generator": seeded(), "incremental": incremental}
+        wanted = generate(model, tokens, steps, **given | {"generator": seeded()})
+        found = generate(model, None, steps, inputs_embeds=vectors, **given)
+        assert torch.equal(found, wanted[:, 11:])
+
+
+def test_vectors_after_a_prefix_or_a_source_are_continued_as_the_tokens(make, tokens, source):
+    model = make()
+    vectors = model.embedding(tokens).detach()
+    wanted = generate(model, tokens, 4, generator=seeded(), prefix=7)
+    found = generate(model, None, 4, inputs_embeds=vectors, generator=seeded(), prefix=7)
+    assert torch.equal(found, wanted[:, 11:])
+    model = make("encoder_decoder")
+    vectors = model.embedding(tokens[:, :2]).detach()
+    wanted = generate(model, tokens[:, :2], 6, generator=seeded(), source=source)
+    found = generate(model, None, 6, inputs_embeds=vectors, generator=seeded(), source=source)
+    assert torch.equal(found, wanted[:, 2:])
+
+
+def test_vectors_that_are_no_tokens_lead_to_other_words(make, tokens):
+    model = make()
+    vectors = model.embedding(tokens).detach()
+    given = {"temperature": 0, "inputs_embeds": vectors + torch.randn_like(vectors)}
+    plain, moved = generate(model, tokens, 12, temperature=0), generate(model, None, 12, **given)
+    assert moved.shape == (3, 12)
+    assert not torch.equal(moved, plain[:, 11:])
+    assert generate(model, None, 0, inputs_embeds=vectors).shape == (3, 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda v, t: {"tokens": t}, "either tokens or inputs_embeds"),
+        (lambda v, t: {"inputs_embeds": v[:, :0]}, "prompt is empty"),
+        (lambda v, t: {"inputs_embeds": v[..., :3]}, "inputs_embeds should be float vectors"),
+        (lambda v, t: {"inputs_embeds": v.long()}, "inputs_embeds should be float vectors"),
+        (lambda v, t: {"prefix": 12}, "prefix=12 is more than the prompt's 11"),
+        (lambda v, t: {"inputs_embeds": None}, "prompt should be a tensor of tokens"),
+    ],
+)
+def test_a_prompt_of_vectors_that_does_not_fit_is_refused(make, tokens, change, words):
+    model = make()
+    vectors = model.embedding(tokens).detach()
+    given = {"tokens": None, "steps": 3, "inputs_embeds": vectors, **change(vectors, tokens)}
+    with pytest.raises(ValueError, match=words):
+        generate(model, **given)

@@ -224,6 +224,10 @@ def test_losses_in_bfloat16_and_under_autocast_are_near_those_of_float32(model, 
         cast = lost(model)
     cast.backward()
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+    with torch.autocast("cpu", torch.bfloat16):
+        for s in model.compared(batch):  # cosines are not rounded to eight bits
+            assert s.dtype == torch.float32
+            assert (s.bfloat16() != s).any()
     for found in (half, cast):
         assert found.dtype == torch.float32
         torch.testing.assert_close(found, wanted, atol=0.1, rtol=0.05)
