@@ -149,14 +149,16 @@ def test_a_span_is_read_alone_and_in_the_same_way_wherever_it_stands():
 
 
 def test_what_padding_holds_changes_nothing():
+    """At the end of a row, and at its beginning, where all later tokens would see it."""
     model, batch = system(), texts()
+    padding = batch.padding.clone()
+    padding[2, :3] = False
     spans = torch.zeros_like(batch.inputs)
     spans[:, 5:7] = 1
-    wanted = model(batch.inputs, batch.padding, spans=spans)
-    wild, of_wild = batch.inputs.clone(), spans.clone()
-    wild[1, 8:], of_wild[1, 8:] = 999, 4
-    found = model(wild, batch.padding, spans=of_wild)
-    torch.testing.assert_close(found[batch.padding], wanted[batch.padding])
+    wanted = model(batch.inputs, padding, spans=spans)
+    wild, of_wild = batch.inputs.masked_fill(~padding, 999), spans.masked_fill(~padding, 4)
+    found = model(wild, padding, spans=of_wild)
+    torch.testing.assert_close(found[padding], wanted[padding])
 
 
 def test_gradients_reach_all_three_parts():
