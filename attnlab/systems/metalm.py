@@ -32,7 +32,7 @@ Departures.
   paper's is pretrained
 
 Hao, Song, Dong, Huang, Chi, Wang, Ma, Wei. Language Models are General-Purpose Interfaces. arXiv
-2022, arXiv:2206.06336, sections 2.1 to 2.3.
+2022, arXiv:2206.06336, section 2.
 """
 
 from typing import Any

@@ -339,13 +339,21 @@ def test_a_prefix_that_cannot_be_read_is_refused(make, tokens, source, kind, opt
         generate(make(kind), tokens, **given)
 
 
+def decided(model):
+    """With weights so large that what is drawn depends on all that was read."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(4)
+    return model
+
+
 @pytest.mark.parametrize("incremental", [True, False])
 @pytest.mark.parametrize(
     "options", [{}, {"positions": "rope"}, {"attention": "multi_query", "positions": "sinusoidal"}]
 )
 def test_vectors_of_tokens_are_continued_as_the_tokens(make, tokens, options, incremental):
     """Up to max_len and past it, where the first vectors are not read any more."""
-    model = make(**options)
+    model = decided(make(**options))
     vectors = model.embedding(tokens).detach()
     for steps in (9, model.max_len + 3):
         given = {"generator": seeded(), "incremental": incremental}
@@ -355,12 +363,12 @@ def test_vectors_of_tokens_are_continued_as_the_tokens(make, tokens, options, in
 
 
 def test_vectors_after_a_prefix_or_a_source_are_continued_as_the_tokens(make, tokens, source):
-    model = make()
+    model = decided(make())
     vectors = model.embedding(tokens).detach()
     wanted = generate(model, tokens, 4, generator=seeded(), prefix=7)
     found = generate(model, None, 4, inputs_embeds=vectors, generator=seeded(), prefix=7)
     assert torch.equal(found, wanted[:, 11:])
-    model = make("encoder_decoder")
+    model = decided(make("encoder_decoder"))
     vectors = model.embedding(tokens[:, :2]).detach()
     wanted = generate(model, tokens[:, :2], 6, generator=seeded(), source=source)
     found = generate(model, None, 6, inputs_embeds=vectors, generator=seeded(), source=source)
