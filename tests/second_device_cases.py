@@ -1,4 +1,4 @@
-"""What is run on the pretend second device; as a script, one line of JSON for each case.
+"""What is run on the pretend second device; as a script, a line of JSON for each case asked for.
 
 A case computes on the device it is given and yields tensors. On the pretend device all of them must
 live there, and hold the same numbers as on the CPU.
@@ -504,10 +504,9 @@ if __name__ == "__main__":
     warnings.simplefilter("error")
     torch.set_num_threads(1)
     second_device.register()
-    asked = set(json.load(sys.stdin))
-    for name, case in cases().items():
-        if name not in asked:
-            continue
-        print(json.dumps([name, fault(case)]), flush=True)
+    made = cases()
+    for line in sys.stdin:
+        name = json.loads(line)
+        print(json.dumps([name, fault(made[name])]), flush=True)
     # Without PyTorch's own end: threads of the pretend device that still run would abort it.
     os._exit(0)

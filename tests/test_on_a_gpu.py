@@ -15,7 +15,7 @@ from attnlab import catalog
 from attnlab.core.card import Card
 from attnlab.measure.memory import allocated
 from attnlab.measure.subject import subject
-from attnlab.testing.mechanisms import CARDS, DIM, module, variants
+from attnlab.testing.mechanisms import CARDS, DIM, module, the_accelerator, variants
 from tests.second_device_cases import WAITS
 from tests.test_long_precision_claims import CHOOSES
 
@@ -23,18 +23,18 @@ BOUNDS = {torch.float32: 1e-3, torch.float16: 2e-2, torch.bfloat16: 5e-2}
 """Of the length of a tensor, and 8 times what `naive` differs by on the CPU in that precision."""
 SHORT, LONG = 1024, 4096
 
+SKIPPED = 1 if the_accelerator() is None else None
+"""Where there is no GPU, one case says so for all."""
 CASES = [
     pytest.param(card, form, variant, id=f"{card.name}-{form}-{variant}")
     for card in CARDS
     for variant in range(len(variants(card)))
     for form in [*card.forms, *(name for name in card.kernels if name == "triton")]
     if form == list(card.forms)[-1] or "form" in card.option_names()
-]
-
-
+][:SKIPPED]
 KERNELS = [
     pytest.param(card, form, id=f"{card.name}-{form}") for card in CARDS for form in card.kernels
-]
+][:SKIPPED]
 
 
 def compare(

@@ -1,15 +1,14 @@
 """Everything runs on any device: proved on a pretend one, where no GPU is at hand.
 
-The device (``tests/second_device.py``) stays registered for the life of a process, so processes
-of their own run all cases, once, and each test looks up what became of one of them.
+The device (``tests/second_device.py``) stays registered for the life of a process, so each worker
+has a process beside it that runs the cases of its tests, one when it is asked for.
 """
 
-import contextlib
 import json
 import os
 import subprocess
 import sys
-import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ import torch.utils.backend_registration as backend_registration
 from tests.second_device_cases import cases
 
 ROOT = Path(__file__).parents[1]
-SECONDS = 600
 
 pytestmark = pytest.mark.skipif(
     not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
@@ -26,51 +24,61 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-PARTS = 2  # of two workers none waits while the other one runs all cases
+class Process:
+    """Runs one case after the other, as a worker's tests ask for them; begun anew if it ends."""
+
+    def __init__(self, errors: Path) -> None:
+        self.errors = errors
+        self.running: subprocess.Popen[str] | None = None
+
+    def fault(self, name: str) -> str:
+        """What is wrong with a case; "" where nothing is."""
+        self.running = self.running or self._begun()
+        assert self.running.stdin
+        assert self.running.stdout
+        answer = ""
+        try:
+            print(json.dumps(name), file=self.running.stdin, flush=True)
+            answer = self.running.stdout.readline()
+        except BrokenPipeError:
+            pass
+        finally:  # also where the time of the test is up
+            if not answer:
+                self.end()
+        if not answer:
+            return f"the process of the pretend device died: {self.errors.read_text()[-3000:]}"
+        asked, fault = json.loads(answer)
+        assert asked == name
+        return fault
+
+    def _begun(self) -> "subprocess.Popen[str]":
+        paths = [str(ROOT), str(ROOT / "widgets"), os.environ.get("PYTHONPATH", "")]
+        with self.errors.open("w") as errors:
+            return subprocess.Popen(
+                [sys.executable, "-m", "tests.second_device_cases"],
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+
+    def end(self) -> None:
+        if self.running:
+            self.running.kill()
+            self.running.communicate()
+            self.running = None
 
 
-def run(names: list[str]) -> str:
-    paths = os.pathsep.join([str(ROOT), str(ROOT / "widgets"), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.second_device_cases"],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
-        input=json.dumps(names),
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
-    if done.returncode:
-        died = f"the process of the pretend device died: {done.stderr[-3000:]}"
-        return "\n".join(json.dumps([name, died]) for name in names)
-    return done.stdout
-
-
-@pytest.fixture(scope="session")
-def faults(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, str]:
-    """What is wrong with each case. A worker runs the parts that no other has begun."""
-    mine = [item for item in request.session.items if item.path == Path(__file__)]
-    names = [item.callspec.params["name"] for item in mine]
-    shared = tmp_path_factory.getbasetemp()
-    shared = shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared
-    results = [shared / f"second_device.{part}" for part in range(PARTS)]
-    for part, result in enumerate(results):
-        with contextlib.suppress(FileExistsError):
-            result.with_suffix(f".taken{part}").touch(exist_ok=False)
-            draft = result.with_suffix(f".draft{part}")
-            draft.write_text(run(names[part::PARTS]))
-            draft.rename(result)
-    until = time.monotonic() + SECONDS
-    while not all(result.exists() for result in results) and time.monotonic() < until:
-        time.sleep(0.2)
-    lines = [line for each in results if each.exists() for line in each.read_text().splitlines()]
-    return dict(map(json.loads, lines))
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    process = Process(tmp_path_factory.mktemp("second_device") / "errors.txt")
+    yield process
+    process.end()
 
 
 @pytest.mark.parametrize("name", cases())
-def test_runs_on_a_second_device(name: str, faults: dict[str, str]) -> None:
-    fault = faults.get(name, "the case was not run")
+def test_runs_on_a_second_device(name: str, process: Process) -> None:
+    fault = process.fault(name)
     assert not fault, f"{name}\n{fault}"
