@@ -28,10 +28,14 @@ lab: $(INSTALLED) ## Open JupyterLab on the first lesson
 	$(RUN) -m jupyterlab $(ALLOW_ROOT) --ServerApp.root_dir="$(CURDIR)" $(LAB_OPTIONS) notebooks/00_start_here.ipynb
 
 # Every check runs, whatever the ones before it said; one failure is enough to fail.
+# What takes one core runs beside the types: front ends, and the versions that are tried at the end.
+EACH := --no-print-directory --keep-going
 .PHONY: test
 test: $(INSTALLED) ## Run every check: format, lint, types, tests, lessons
-	@$(MAKE) --no-print-directory --keep-going \
-		check-format check-lint check-types check-widgets check-tests check-browser check-colab check-lowest
+	@code=0; $(MAKE) $(EACH) check-format check-lint || code=1; \
+	$(MAKE) $(EACH) -j 2 check-types check-widgets $(VENV)/colab $(VENV)/lowest || code=1; \
+	$(MAKE) $(EACH) check-tests check-browser check-colab check-lowest || code=1; \
+	exit $$code
 	@echo "Every check passed."
 
 .PHONY: check
