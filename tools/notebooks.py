@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.core.files import Unwritten
-from attnlab.measure import command
+from attnlab.measure import command, tables
 from attnlab.measure.memory import environment
 from attnlab.measure.report import grid, machine, machine_line
 
@@ -151,7 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     profiles = []
     try:
         found = find(options.paths)
-        command.held(options.json, "notebooks")
+        tables.held(options.json, "notebooks")
     except OSError as error:
         print(error, file=sys.stderr)
         return 2
@@ -166,7 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for one in profiles
     ]
     try:
-        command.write(options.json, {"machine": machine(options.threads), "notebooks": rows})
+        tables.write(options.json, {"machine": machine(options.threads), "notebooks": rows})
     except Unwritten as error:
         print(error, file=sys.stderr)
         return 2

@@ -25,6 +25,7 @@ import torch
 from torch import nn
 
 from attnlab.core.suggest import choose
+from attnlab.measure.parts import Mine, always
 from attnlab.measure.report import Row
 from attnlab.measure.timing import thread_count
 from attnlab.models.tiny import TinyTransformer
@@ -145,16 +146,21 @@ class Grid:
         for batch in self.batches(quick=quick, threads=threads, kept={}):
             yield from batch
 
-    def batches(self, *, quick: bool, threads: int, kept: Mapping[str, Row]) -> Iterator[list[Row]]:
+    def batches(
+        self, *, quick: bool, threads: int, kept: Mapping[str, Row], mine: Mine = always
+    ) -> Iterator[list[Row]]:
         """The rows of one training after the other. What an earlier run has measured, ``kept`` by
-        the names of the rows, is not measured again."""
+        the names of the rows, is not measured again; a training that is not ``mine`` is left to
+        another process."""
         held = self.by_training(kept)
         with thread_count(threads):
             for figure, measure in self.baselines.items():
-                yield [kept.get(figure) or self._row(figure, measure(quick))]
+                if mine():
+                    yield [kept.get(figure) or self._row(figure, measure(quick))]
             for seed in self.seeds[: 1 if quick else None]:
                 for arm in self.arms:
-                    yield held.get((arm, seed)) or self._measured(arm, seed, quick)
+                    if mine():
+                        yield held.get((arm, seed)) or self._measured(arm, seed, quick)
 
     def _measured(self, arm: str, seed: int, quick: bool) -> list[Row]:
         one = self.arms[arm]
@@ -204,10 +210,12 @@ class Grids(tuple[Grid, ...]):
         for grid in self:
             yield from grid.rows(quick=quick, threads=threads)
 
-    def batches(self, *, quick: bool, threads: int, kept: Mapping[str, Row]) -> Iterator[list[Row]]:
+    def batches(
+        self, *, quick: bool, threads: int, kept: Mapping[str, Row], mine: Mine = always
+    ) -> Iterator[list[Row]]:
         """The rows of one training after the other, as ``Grid.batches``."""
         for grid in self:
-            yield from grid.batches(quick=quick, threads=threads, kept=kept)
+            yield from grid.batches(quick=quick, threads=threads, kept=kept, mine=mine)
 
 
 @dataclass(frozen=True)
@@ -221,10 +229,14 @@ class BySeed:
         for batch in self.batches(quick=quick, threads=threads, kept={}):
             yield from batch
 
-    def batches(self, *, quick: bool, threads: int, kept: Mapping[str, Row]) -> Iterator[list[Row]]:
+    def batches(
+        self, *, quick: bool, threads: int, kept: Mapping[str, Row], mine: Mine = always
+    ) -> Iterator[list[Row]]:
         """The rows of one seed after the other; a seed of which rows are ``kept`` is not measured
         again. Their names end in the seed."""
         for seed in SEEDS[: 1 if quick else None]:
+            if not mine():
+                continue
             held = [row for name, row in kept.items() if name.endswith(f"seed {seed}")]
             if held:
                 yield held

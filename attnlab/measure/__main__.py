@@ -3,12 +3,20 @@
 import sys
 from collections.abc import Sequence
 
-from attnlab.measure import benchmarks, cache_command, command, gpu_command, sweep_command
+from attnlab.measure import (
+    benchmarks,
+    cache_command,
+    command,
+    gpu_command,
+    merge_command,
+    sweep_command,
+)
 
 _DESCRIPTION = """`sweep [name …]`, also with an option of the sweep alone: every mechanism over a
 range of lengths (`sweep --help`); `compare A.json B.json` says what two sweeps differ in;
 `cache [model …]` what models of Transformers keep for their next token (`cache --help`); `gpu
-[name …]` every form on a GPU beside other kernels (`gpu --help`). With topics: attnlab beside what
+[name …]` every form on a GPU beside other kernels (`gpu --help`); `merge FILE … --json FILE` joins
+files of topics (`merge --help`). With topics: attnlab beside what
 it is compared to, each topic in one run, interleaved, medians. `--list` shows the topics."""
 
 
@@ -22,6 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return cache_command.main(given[1:])
     if given[0] == "gpu":
         return gpu_command.main(given[1:])
+    if given[0] == "merge":
+        return merge_command.main("python -m attnlab.measure", "topic", given[1:])
     if given[0] == "compare":
         try:
             print(sweep_command.compare(given[1:]))

@@ -11,8 +11,9 @@ from attnlab import catalog
 from attnlab.core.files import Unwritten, checked_place
 from attnlab.core.suggest import suggestion
 from attnlab.measure import summary
-from attnlab.measure.command import add_part, at_least_one
+from attnlab.measure.command import at_least_one
 from attnlab.measure.measured import PASSES
+from attnlab.measure.parts import add_part
 from attnlab.measure.peers import PEERS
 from attnlab.measure.report import machine, machine_line
 from attnlab.measure.rows import Row, alone, append, read

@@ -119,7 +119,7 @@ from attnlab.measure.report import Row
 
 measured = []
 
-def batches(*, quick, threads, kept):
+def batches(*, quick, threads, kept, mine):
     for name in ("one", "two", "three"):
         figures = [f"{name}, {what}" for what in ("loss", "right")]
         if name == "three" and measured == ["one", "two"]:

@@ -3,14 +3,12 @@
 import importlib
 import json
 import sys
-from pathlib import Path
 
 import pytest
 
-from attnlab.measure import benchmarks, command
+from attnlab.measure import benchmarks
 from attnlab.measure.__main__ import main
-from attnlab.measure.report import Row, plain
-from attnlab.parallel.launch import in_processes
+from attnlab.measure.report import Row
 
 TRIVIAL = '''"""Trivial: one plus one."""
 
@@ -88,26 +86,3 @@ def test_what_cannot_be_run_is_said_without_a_traceback(capsys):
     with pytest.raises(SystemExit):
         main(["start", "--threads", "0"])
     assert "a whole number of at least 1 is needed, got '0'" in capsys.readouterr().err
-
-
-def _writes(group, path, times):
-    name, rows = f"experiment {group.rank}", []
-    for number in range(times):
-        rows.append(plain(Row(f"row {number}", number, "%")))
-        command.write_rows(Path(path), "experiments", name, list(rows), {"cores": 2}, False)
-
-
-def test_processes_that_write_to_one_file_lose_no_row(tmp_path):
-    path = tmp_path / "rows.json"
-    in_processes(_writes, 3, str(path), 40)
-    found = command.stored(path, "experiments", quick=False)
-    assert {name: len(rows) for name, rows in found.items()} == {
-        f"experiment {rank}": 40 for rank in range(3)
-    }
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_the_parts_of_a_list_are_the_list():
-    names = list("abcdefg")
-    parts = [command.Part(number, 3).of(names) for number in (1, 2, 3)]
-    assert parts == [["a", "d", "g"], ["b", "e"], ["c", "f"]]

@@ -39,6 +39,7 @@ from attnlab.compression.budget_cache import (
 from attnlab.core.cache import KeyValueCache
 from attnlab.core.probe import record
 from attnlab.measure.comparison import ratio
+from attnlab.measure.parts import Mine, always
 from attnlab.measure.report import Row
 from attnlab.measure.timing import compare, thread_count
 
@@ -54,9 +55,13 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
         yield from batch
 
 
-def batches(*, quick: bool, threads: int, kept: Mapping[str, Row]) -> Iterator[list[Row]]:
-    """The rows of each length, which are measured together."""
+def batches(
+    *, quick: bool, threads: int, kept: Mapping[str, Row], mine: Mine = always
+) -> Iterator[list[Row]]:
+    """The rows of each length that is ``mine``, which are measured together."""
     for m in (64,) if quick else LENGTHS:
+        if not mine():
+            continue
         known = [kept[name] for name in figures(m) if name in kept]
         whole = len(known) == len(figures(m))
         yield known if whole else list(measured(m, quick=quick, threads=threads))

@@ -10,6 +10,7 @@ use.
 import multiprocessing
 import os
 import statistics
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -22,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.measure.measured import call_of
+from attnlab.measure.parts import Mine, always
 from attnlab.measure.report import Row
 from attnlab.measure.subject import Subject, subject, subjects
 from attnlab.measure.timing import quartiles, taken_by, thread_count
@@ -72,11 +74,15 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
         yield from batch
 
 
-def batches(*, quick: bool, threads: int, kept: Mapping[str, Row]) -> Iterator[list[Row]]:
+def batches(
+    *, quick: bool, threads: int, kept: Mapping[str, Row], mine: Mine = always
+) -> Iterator[list[Row]]:
     """The rows of one form after the other; those that are ``kept`` with a figure are not measured
-    again."""
+    again, and a form that is not ``mine`` is left to another process."""
     n = QUICK if quick else LENGTH
     for one in forms(quick=quick):
+        if not mine():
+            continue
         names = figures(one, n)
         held = [kept[name] for name in names if name in kept and kept[name].measured is not None]
         yield held if len(held) == len(names) else _apart(one, n, 3 if quick else 9, threads)
@@ -89,7 +95,7 @@ def figures(one: Subject, n: int) -> list[str]:
 
 def _apart(one: Subject, n: int, rounds: int, threads: int) -> list[Row]:
     """The rows of one form, measured in a process that is ended when its time is up."""
-    context, names = multiprocessing.get_context("spawn"), figures(one, n)
+    context, names = _context(), figures(one, n)
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_measure, args=(theirs, one, n, rounds, threads), daemon=True)
     ends = time.monotonic() + LIMIT
@@ -107,6 +113,16 @@ def _apart(one: Subject, n: int, rounds: int, threads: int) -> list[Row]:
         os.killpg(process.pid or 0, SIGKILL)  # and the C++ compiler that it may have started
     process.join()
     return [*found, *(Row(name, None, note=why) for name in names[len(found) :])]
+
+
+def _context() -> Any:
+    """Processes are copies of one that has imported PyTorch and its compiler, where Linux has them;
+    nothing is compiled in that one."""
+    if sys.platform != "linux":
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__, "torch._inductor.compile_fx"])
+    return context
 
 
 def _measure(to: Connection, one: Subject, n: int, rounds: int, threads: int) -> None:
