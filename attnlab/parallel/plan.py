@@ -22,11 +22,13 @@ backward pass, of every microbatch.
 ``plans`` goes through all ways to cut a cluster into tensor × pipeline × data. Its seconds are
 floors by these formulas: nothing overlaps, but products run at the given rate and links at theirs.
 
-Sources: Xu et al. 2020, arXiv 2004.13336 (weight-update sharding); Rajbhandari et al., *ZeRO*, SC
-2020, arXiv 1910.02054, sections 3 and 7; Shoeybi et al., *Megatron-LM*, 2019, arXiv 1909.08053,
-section 3; Huang et al., *GPipe*, NeurIPS 2019, arXiv 1811.06965, section 2; Lepikhin et al.,
-*GShard*, 2020, arXiv 2006.16668; Narayanan et al., SC 2021, arXiv 2104.04473, sections 2 and 3;
-activations: Korthikanti et al. 2022, arXiv 2205.05198, section 4.
+Sources: Patarasuk and Yuan, *Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations*,
+JPDC 69 (2009) (the factor 2 (p-1)/p of a ring); Xu et al. 2020, arXiv 2004.13336 (weight-update
+sharding); Rajbhandari et al., *ZeRO*, SC 2020, arXiv 1910.02054, sections 3 (16 bytes) and 7 (what
+is sent: with all three divided 1.5 times as much); Shoeybi et al., *Megatron-LM*, 2019, arXiv
+1909.08053, section 3; Huang et al., *GPipe*, NeurIPS 2019, arXiv 1811.06965, section 2; Lepikhin et
+al., *GShard*, 2020, arXiv 2006.16668; Narayanan et al., SC 2021, arXiv 2104.04473, sections 2 and
+3; activations: Korthikanti et al. 2022, arXiv 2205.05198, section 4.
 """
 
 from dataclasses import dataclass, fields
