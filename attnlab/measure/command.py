@@ -12,7 +12,7 @@ import argparse
 import importlib
 import pkgutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -94,11 +94,23 @@ def main(folder: ModuleType, kind: str, options: argparse.Namespace) -> int:
     try:
         tables = stored(options.json, f"{kind}s", quick=options.quick)
         for name in sorted(set(options.names)) or names(folder):
+            one, rows = module(folder, name), []
             kept = {row["figure"]: from_plain(row) for row in tables.get(name, ())}
-            place = partial(
-                write_rows, options.json, f"{kind}s", name, described=described, quick=options.quick
-            )
-            _run(module(folder, name), kept, turns, place, options)
+            place = partial(_place, options, f"{kind}s", name, described)
+            for batch in _batches(
+                one, kept, turns.mine, quick=options.quick, threads=options.threads
+            ):
+                rows += batch
+                new = [row for row in batch if row != kept.get(row.figure)]
+                for row in new:
+                    # shown at once: the table comes after the last row, perhaps minutes later
+                    print(": ".join(cells(row)[:2]), file=sys.stderr, flush=True)
+                if new and _interruptible(one):
+                    place(rows, whole=False)
+            if rows:  # else all of it is left to other processes
+                print(f"\n{'## ' if options.markdown else ''}{title(one)}\n")
+                print(table(rows, markdown=options.markdown), flush=True)
+                place(rows, whole=options.part.parts == 1)
     except Unwritten as error:
         print(error, file=sys.stderr)
         return 2
@@ -108,28 +120,20 @@ def main(folder: ModuleType, kind: str, options: argparse.Namespace) -> int:
     return 0
 
 
-def _run(
-    one: ModuleType,
-    kept: Mapping[str, Row],
-    turns: Turns,
-    place: Callable[..., None],
+def _place(
     options: argparse.Namespace,
+    kinds: str,
+    name: str,
+    described: Mapping[str, str],
+    rows: Sequence[Row],
+    *,
+    whole: bool,
 ) -> None:
-    """Measure what is this process's of one module and not kept; show it, and write it as it
-    comes."""
-    rows: list[Row] = []
-    for batch in _batches(one, kept, turns.mine, quick=options.quick, threads=options.threads):
-        rows += batch
-        new = [row for row in batch if row != kept.get(row.figure)]
-        for row in new:
-            # shown at once: the table comes after the last row, perhaps minutes later
-            print(": ".join(cells(row)[:2]), file=sys.stderr, flush=True)
-        if new and _interruptible(one):
-            place([plain(row) for row in rows], whole=False)
-    if rows:  # else all of it is left to other processes
-        print(f"\n{'## ' if options.markdown else ''}{title(one)}\n")
-        print(table(rows, markdown=options.markdown), flush=True)
-        place([plain(row) for row in rows], whole=options.part.parts == 1)
+    """Write the rows of one module that are known so far."""
+    write_rows(
+        options.json, kinds, name, [plain(row) for row in rows],
+        described=described, quick=options.quick, whole=whole,
+    )  # fmt: skip
 
 
 def _interruptible(one: ModuleType) -> bool:

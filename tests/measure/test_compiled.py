@@ -1,6 +1,7 @@
 """The topic of compiled forms: which there are, what is kept, what is refused. Nothing is compiled
 to C++ here."""
 
+import copy
 import dataclasses
 import json
 import math
@@ -10,6 +11,7 @@ import torch
 
 import attnlab
 from attnlab.measure.benchmarks import compiled
+from attnlab.measure.measured import call_of
 from attnlab.measure.report import Row
 from attnlab.measure.subject import subject
 from tools.readme import COMPILED, compiled_table
@@ -56,6 +58,30 @@ def test_another_result_has_no_time(monkeypatch) -> None:
     row = compiled.compared("x", FULL, 16, "forward", rounds=3, threads=1)
     assert row.measured is None
     assert "differs from the eager one" in row.note
+
+
+class InDouble(torch.nn.Module):
+    """The same layer with other rounding."""
+
+    def __init__(self, layer: torch.nn.Module) -> None:
+        super().__init__()
+        self.layer = copy.deepcopy(layer)
+
+    def forward(self, x):
+        return self.layer.double()(x.double()).float()
+
+
+def test_gradients_that_are_nothing_but_rounding_are_no_difference(monkeypatch) -> None:
+    """Those of a sum of layer-normed numbers, which is the same whatever the layer does."""
+    ends_in_a_norm = subject("set_transformer", dim=8, heads=2)
+    monkeypatch.setattr(torch, "compile", lambda module, **_: InDouble(module))
+    plain, double = (
+        compiled._seeded(call_of(one, 16, "both"))
+        for one in (ends_in_a_norm, compiled.Compiled(ends_in_a_norm))
+    )
+    assert compiled.difference(double, plain) > compiled.APART
+    row = compiled.compared("x", ends_in_a_norm, 16, "both", rounds=3, threads=1)
+    assert row.measured is not None
 
 
 def test_a_form_whose_time_is_up(monkeypatch) -> None:
