@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from hashlib import sha256
 from typing import Any
 
 import torch
@@ -52,6 +53,7 @@ class Processes:
         self.is_first = accelerator.is_main_process
         self.store = _store(limit) if self.count > 1 else None
         self.place = "the beginning"
+        self.called: list[str] = []  # layers, in this step
         self.at(self.place)
 
     # --- who is missing ------------------------------------------------------------------------
@@ -59,13 +61,25 @@ class Processes:
     def at(self, place: str) -> None:
         """Say where this process is, for the errors of others."""
         self.place = place
+        if self.called:
+            self.called.clear()
+            self._say("called", "")
         self._say("at", place)
+
+    def call(self, layer: str) -> None:
+        """Say which layer comes next, before it is gathered: gloo ends a process, without an error,
+        that receives more than it asked for."""
+        self.called.append(layer)
+        if self.device.type == "cpu":
+            self._say("called", "\n".join(self.called))
 
     @contextmanager
     def explained(self) -> Iterator[None]:
         """Errors of a connection inside become a sentence that says who is missing."""
         try:
             yield
+        except ProcessesError:  # says it already
+            raise
         except RuntimeError as error:
             if self.store is None or not _LOST.search(str(error)):
                 self._say("stopped", _words(error))
@@ -88,13 +102,17 @@ class Processes:
         return ""
 
     def _missing(self, error: RuntimeError) -> ProcessesError:
-        """The error that names who does not answer within a few seconds, or stopped by itself."""
+        """The error that names who does not answer within a few seconds, or stopped by itself; or
+        the layers at which the processes part."""
         self._say("left", self.place)
         others = [rank for rank in range(self.count) if rank != self.rank]
         ends = time.monotonic() + min(self.limit, _ANSWER)
         while time.monotonic() < ends and not all(self._said("left", rank) for rank in others):
             time.sleep(0.05)
         gone = [rank for rank in others if not self._said("left", rank)]
+        first = str(error).splitlines()[0][:_WORDS]
+        if parting := self._parting():
+            return ProcessesError(f"{parting} ({first})")
         who = "none of the others is missing"
         if gone:
             some = "process" if len(gone) == 1 else "processes"
@@ -107,8 +125,37 @@ class Processes:
         return ProcessesError(
             f"Process {self.rank} of {self.count} lost the others at {self.place}, where it waits "
             f"{self.limit:g} s at most: {who}; {'; '.join(said)} "
-            f"({str(error).splitlines()[0][:_WORDS]})"
+            f"({first})"
         )
+
+    def _calls(self) -> list[list[str]]:
+        """The layers that each process has called in this step; none where they are not at one."""
+        if len({self._said("at", rank) for rank in range(self.count)}) > 1:
+            return [[] for _ in range(self.count)]
+        return [self._said("called", rank).splitlines() for rank in range(self.count)]
+
+    def _parting(self) -> str:
+        """The first layer that is not the same in all processes, as a sentence; nothing where all
+        call the same ones, as far as they have come."""
+        for number, layers in enumerate(zip(*self._calls(), strict=False), 1):
+            for rank, layer in enumerate(layers):
+                if layer != layers[0]:
+                    return (
+                        f"The {self.count} processes call different layers at {self.place}: number "
+                        f"{number} is {layers[0]} in process 0 and {layer} in process {rank}; all "
+                        "should call the same layers in one order, so what chooses among layers "
+                        "should not depend on the process or its rows"
+                    )
+        return ""
+
+    def check_called(self) -> None:
+        """Raise ProcessesError, in all processes, where they did not call the same layers."""
+        words = "\n".join([*self.called, "no further one"])
+        digest = int.from_bytes(sha256(words.encode()).digest()[:7])
+        if len(set(self.gathered(torch.tensor([digest])).tolist())) > 1:
+            self._say("called", words)
+            self.wait()
+            raise ProcessesError(self._parting())
 
     # --- exchanges -----------------------------------------------------------------------------
 

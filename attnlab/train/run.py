@@ -21,7 +21,7 @@ from attnlab.train.learner import Learner
 from attnlab.train.processes import Processes
 from attnlab.train.saving import Saves
 from attnlab.train.settings import Settings
-from attnlab.train.sharding import Shares
+from attnlab.train.sharding import Shares, noted_layers
 from attnlab.train.states import stored
 from attnlab.train.step import Broken, NotFiniteError, Stepper
 from attnlab.train.task import Task
@@ -77,7 +77,11 @@ class Run:
         if self.shares is None:
             wrapped = accelerator.prepare_model(learner, device_placement=False)
         try:
-            with self._bar(progress) as bar, learner.training_mode():
+            with (
+                self._bar(progress) as bar,
+                learner.training_mode(),
+                nullcontext() if self.shares is None else noted_layers(learner, self.processes),
+            ):
                 self._loop(wrapped, bar)
         finally:
             self.stepper.optimizer.zero_grad(set_to_none=True)

@@ -24,6 +24,7 @@ from typing import Any, cast
 import torch
 from torch import nn
 
+from attnlab.parallel.errors import ProcessesError
 from attnlab.train.errors import CheckpointError, TrainingError
 from attnlab.train.learner import Learner
 from attnlab.train.processes import Processes
@@ -59,6 +60,22 @@ def called_layers(model: nn.Module) -> Iterator[set[nn.Module]]:
     ]
     try:
         yield seen
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+@contextmanager
+def noted_layers(learner: Learner, processes: Processes) -> Iterator[None]:
+    """Inside, each of several processes says which layers it calls, for the error where they
+    differ."""
+    names = {module: f"'{name.removeprefix('model.')}'" for name, module in learner.named_modules()}
+    hooks = [
+        layer.register_forward_pre_hook(lambda one, _: processes.call(names[one]), prepend=True)
+        for layer in _layers(learner)
+    ]
+    try:
+        yield
     finally:
         for hook in hooks:
             hook.remove()
@@ -136,6 +153,16 @@ class Shares:
         """Give up the parameters of the learner that was given."""
         for parameter in self.given.parameters():
             parameter.data = parameter.data.new_empty(0)
+
+    def check_called(self) -> None:
+        """Raise ProcessesError where the processes did not call the same layers. Each has then
+        computed with shares of different layers, if these are of one size; no update is made, and
+        the learner that was given is filled."""
+        try:
+            self.processes.check_called()
+        except ProcessesError:
+            self.fill()
+            raise
 
     def share_buffers(self) -> None:
         """Every process takes the buffers of the first, as before each forward pass under

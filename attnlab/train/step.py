@@ -81,6 +81,8 @@ class Stepper:
         if self.shares is not None:
             self.shares.share_buffers()
         share = self._backward(wrapped, parts, full_batch)
+        if self.shares is not None:
+            self.shares.check_called()
         loss, norm = self._loss_and_norm(share, parts, full_batch, before)
         rate = self._update(norm, step if at is None else at)
         self.carried = self._left
@@ -154,6 +156,8 @@ class Stepper:
             with nullcontext() if last else self.processes.accelerator.no_sync(learner):
                 loss = torch.zeros((), device=self.device)
                 for piece, charges in self._losses(learner, part, full_batch.largest):
+                    if self.shares is not None:
+                        self.processes.call("the backward pass")
                     weight = self.processes.count / full_batch.scored
                     (weight * (piece if charges is None else piece + charges)).backward()
                     loss = loss + piece.detach()

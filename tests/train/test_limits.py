@@ -41,17 +41,51 @@ with open(f"{out}/{rank}", "w") as file:
 os._exit(0)
 """
 
+PARTING = """
+import os
+how, out = sys.argv[1:3]
+rank = int(os.environ["RANK"])
+
+class Parting(ToyModel):
+    seen = 0
+    def forward(self, inputs, padding=None):
+        self.seen += 1
+        layers = list(self.layers)
+        if rank == 1 and self.training and self.seen > 4:
+            layers = layers[:1] if how == "fewer" else layers[::-1]
+        x = self.embedding(inputs)
+        for layer in layers:
+            x = layer(x)
+        return self.head(x)
+
+model = Parting()
+if how == "other sizes":
+    model.layers[1] = torch.nn.Linear(5, 5)
+before = {name: value.clone() for name, value in model.state_dict().items()}
+try:
+    fit(model, ToyTask(), 40, batch_size=3, device="cpu", progress=False, limit={limit},
+        sharded=True)
+    said = "nothing"
+except Exception as error:
+    said = f"{type(error).__name__}: {error}"
+if how == "another order":
+    assert all(value.shape == before[name].shape for name, value in model.state_dict().items())
+with open(f"{out}/{rank}", "w") as file:
+    file.write(said)
+os._exit(0)
+"""
+
 
 @pytest.fixture
 def started(script, tmp_path: Path):
     """What each of two processes ended with, without a launcher that would end them itself."""
     running: list[subprocess.Popen[bytes]] = []
 
-    def start(how: str, ranks: tuple[int, ...] = (0, 1)) -> dict[int, str]:
+    def start(how: str, ranks: tuple[int, ...] = (0, 1), program: str = PROGRAM) -> dict[int, str]:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        command = script(PROGRAM.replace("{limit}", str(LIMIT)))
+        command = script(program.replace("{limit}", str(LIMIT)))
         shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
         for rank in ranks:
             own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "OMP_NUM_THREADS": "1"}
@@ -61,8 +95,8 @@ def started(script, tmp_path: Path):
                 )
             )
         ends = time.monotonic() + 300
-        while running[0].poll() is None:
-            assert time.monotonic() < ends, "the first process hangs"
+        while running[0].poll() is None or (program is PARTING and running[1].poll() is None):
+            assert time.monotonic() < ends, "a process hangs"
             time.sleep(0.1)
         return {rank: path.read_text() for rank in ranks if (path := tmp_path / str(rank)).exists()}
 
@@ -98,3 +132,25 @@ def test_a_process_that_never_comes(started):
         r"\(.*\); start all of them by torchrun",
         said,
     ), said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("another order", "number 1 is 'layers.0' in process 0 and 'layers.1' in process 1"),
+        ("other sizes", "number 1 is 'layers.0' in process 0 and 'layers.1' in process 1"),
+        ("fewer", "number 2 is 'layers.1' in process 0 and the backward pass in process 1"),
+    ],
+)
+def test_processes_that_call_different_layers(how, words, started):
+    """In another order shares of different layers would be put together without an error; of other
+    sizes, gloo ends one process, and the other one tells."""
+    said = started(how, program=PARTING)
+    assert said
+    assert how != "another order" or len(said) == 2
+    for told in said.values():
+        assert re.match(
+            rf"ProcessesError: The 2 processes call different layers at step \d+: {words}; all",
+            told,
+        ), said

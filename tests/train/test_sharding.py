@@ -9,6 +9,7 @@ from torch import nn
 
 from attnlab.train import fit
 from attnlab.train.sharding import check_shardable
+from tests.train.test_learner import Headed
 from tests.train.test_processes import launched
 
 PROGRAM = """
@@ -18,6 +19,7 @@ from accelerate import PartialState
 from attnlab.tasks import task
 from attnlab.train import sharding
 from tests.train.test_learner import Headed
+from tests.train.test_sharding import Changing
 
 copying = task("copying", symbols=5, items=5)
 made = []
@@ -31,6 +33,7 @@ sharding.Shares = Kept
 cases = {
     "plain": {}, "again": {"checkpoint": True}, "shared": {"depth": "shared"},
     "reversible": {"depth": "reversible"}, "objective": {}, "uneven": {"dim": 6},
+    "changing": {},
 }
 found = {}
 for name, options in cases.items():
@@ -40,7 +43,8 @@ for name, options in cases.items():
         model = attnlab.TinyTransformer(
             **copying.model_options(), **{"dim": 8, "layers": 2, "heads": 2, **options}
         )
-        asked = Headed(copying.vocab) if name == "objective" else "next_token"
+        objectives = {"objective": Headed, "changing": Changing}
+        asked = objectives[name](copying.vocab) if name in objectives else "next_token"
         films, before = [], [id(p) for p in model.parameters()]
         history = fit(
             model, copying, 3, batch_size=4, device="cpu", sharded=sharded, progress=False,
@@ -51,7 +55,9 @@ for name, options in cases.items():
         assert all(p.grad is None for p in model.parameters())
         rows = [{**row, "tokens_per_second": 0} for row in history.rows]
         ended = model.state_dict()
-        own = [] if isinstance(asked, str) else [asked.mean, *asked.parameters()]
+        own = [] if isinstance(asked, str) else [*asked.buffers(), *asked.parameters()]
+        if name == "changing":
+            own.append(torch.tensor(asked.changes))
         assert all(torch.equal(film, ended[n]) for n, film in dict(*films[-1:]).items())
         runs.append((rows, [*ended.values(), *own], getattr(asked, "steps", [])))
     (rows, ended, steps), (other, shared, also) = runs
@@ -93,7 +99,32 @@ def test_a_run_in_shares_is_the_run_of_whole_models(script, run, tmp_path):
     apart = {name: found["apart"] for name, found in both[0].items()}
     assert apart == {
         "plain": 2, "again": 2, "shared": 1, "reversible": 0, "objective": 2, "uneven": 2,
+        "changing": 2,
     }  # fmt: skip
+
+
+class Changing(Headed):
+    """After each step it changes parameters, one that is gathered with its layer and one that is
+    not, one of its own, a buffer by another tensor in its place, and what it counts; and it uses
+    all of them in the next loss."""
+
+    def __init__(self, vocab: int) -> None:
+        super().__init__(vocab)
+        self.changes = 0
+
+    def fitted(self, model: nn.Module) -> None:
+        super().fitted(model)
+        self.register_buffer("bias", torch.zeros(self.vocab))
+
+    def after_step(self, model: nn.Module, step: int, steps: int) -> None:
+        model.embedding.weight.mul_(0.5)
+        next(model.decoder.blocks[0].parameters()).add_(0.25)
+        self.head.weight.mul_(1.5)
+        self.bias = self.bias + torch.linspace(-step, step, self.vocab)
+        self.changes += 2
+
+    def answers(self, model, batch):
+        return (1 + self.changes) * super().answers(model, batch) + self.bias
 
 
 class Scaled(nn.Module):
