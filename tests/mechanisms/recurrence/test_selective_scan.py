@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnlab.core.probe import record
+from attnlab.core.tracing import as_on_an_accelerator
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.measure.count import count
 from attnlab.mechanisms.recurrence import selective_scan
@@ -226,3 +227,16 @@ def test_complex_numbers_and_other_widths_are_refused() -> None:
         layer()(torch.randn(1, 3, 6).double())
     with pytest.raises(ValueError, match="state should be at least 1, got 0"):
         SelectiveScanOptions(state=0)
+
+
+def test_launches_grow_like_the_root_of_n_where_chunks_fit_in_the_caches() -> None:
+    """On an accelerator, in both passes: each time four times the tokens, twice the steps."""
+
+    def run(n: int) -> int:
+        made = layer().float().to("meta")
+        x = torch.randn(1, n, 7, device="meta", requires_grad=True)
+        with as_on_an_accelerator():
+            return count(made, x, backward=True).operations
+
+    few, many, most = (run(n) for n in (8**2, 16**2, 32**2))
+    assert 1.8 * (many - few) <= most - many <= 2.2 * (many - few)

@@ -271,7 +271,11 @@ CARD = Card(
     options=SelectiveScanOptions,
     letters={"N": "state", "E": "expand", "p": "width"},
     time={"naive": partial(_time, 0), **dict.fromkeys(IN_SPANS, partial(_time, 3))},
-    launches={**dict.fromkeys(FORMS, n), "triton": 1 + n * E * dim * N / (256 * SPAN)},
+    launches={
+        "naive": n,
+        "chunked": sympy.sqrt(n) + n * E * dim * N / SPAN,  # √n chunks at once, or what caches hold
+        "triton": 1 + n * E * dim * N / (256 * SPAN),
+    },
     memory={"naive": 2 * n * (E * dim + N), **dict.fromkeys(IN_SPANS, IN_MEMORY)},
     notes=dict.fromkeys((*FORMS, *KERNELS), ("state",)),
     variants=({"rule": "zoh", "state": 3, "expand": 1}, {"width": 1, "decay": "scalar"}),
