@@ -179,6 +179,18 @@ def attend_rows(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
+def scores_gradient(  # type: ignore[no-untyped-def]
+    queries, keys, values, d_out, lse, delta,
+    row, column, which, mask_ptr, valid_ptr, n, m, scale, TILE: tl.constexpr,
+):  # fmt: skip
+    """The weights of a tile, computed again, and the gradient of its scores."""
+    scores = scores_of(queries, keys, row, column, which, mask_ptr, valid_ptr, n, m, scale, TILE)
+    weights = tl.exp(scores - lse[:, None])
+    d_weights = tl.dot(d_out, tl.trans(values), input_precision="ieee")
+    return weights, weights * (d_weights - delta[:, None]) * scale
+
+
+@triton.jit
 def queries_gradient(  # type: ignore[no-untyped-def]
     q_ptr, k_ptr, v_ptr, d_out_ptr, lse_ptr, delta_ptr, d_q_ptr,
     table_ptr, count_ptr, list_ptr, mask_ptr, valid_ptr,
@@ -201,12 +213,10 @@ def queries_gradient(  # type: ignore[no-untyped-def]
         which = tl.load(table_ptr + tile * columns + seen)
         keys = rows_of(k_ptr + head * m * d, column, m, d, D, KIND)
         values = rows_of(v_ptr + head * m * e, column, m, e, E, KIND)
-        scores = scores_of(
-            queries, keys, row, column, which, mask_ptr, valid_ptr, n, m, scale, TILE
-        )
-        weights = tl.exp(scores - lse[:, None])
-        d_weights = tl.dot(d_out, tl.trans(values), input_precision="ieee")
-        d_scores = weights * (d_weights - delta[:, None]) * scale
+        _, d_scores = scores_gradient(
+            queries, keys, values, d_out, lse, delta,
+            row, column, which, mask_ptr, valid_ptr, n, m, scale, TILE,
+        )  # fmt: skip
         d_q += tl.dot(d_scores.to(keys.dtype), keys, input_precision="ieee")
     put_rows(d_q_ptr + head * n * d, d_q, row, n, d, D)
 
@@ -235,12 +245,10 @@ def keys_and_values_gradient(  # type: ignore[no-untyped-def]
         d_out = rows_of(d_out_ptr + head * n * e, row, n, e, E, KIND)
         lse = tl.load(lse_ptr + head * n + row, mask=row < n, other=float("inf"))
         delta = tl.load(delta_ptr + head * n + row, mask=row < n, other=0)
-        scores = scores_of(
-            queries, keys, row, column, which, mask_ptr, valid_ptr, n, m, scale, TILE
-        )
-        weights = tl.exp(scores - lse[:, None])
-        d_weights = tl.dot(d_out, tl.trans(values), input_precision="ieee")
-        d_scores = weights * (d_weights - delta[:, None]) * scale
+        weights, d_scores = scores_gradient(
+            queries, keys, values, d_out, lse, delta,
+            row, column, which, mask_ptr, valid_ptr, n, m, scale, TILE,
+        )  # fmt: skip
         d_v += tl.dot(tl.trans(weights.to(d_out.dtype)), d_out, input_precision="ieee")
         d_k += tl.dot(tl.trans(d_scores.to(queries.dtype)), queries, input_precision="ieee")
     put_rows(d_k_ptr + head * m * d, d_k, column, m, d, D)
