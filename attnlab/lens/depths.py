@@ -17,6 +17,7 @@ from attnlab.architecture.depth.universal import Universal
 from attnlab.core.modes import mode
 from attnlab.core.probe import Notes, record
 from attnlab.lens.sources.inputs import Inputs, inputs_of
+from attnlab.lens.stream import last_norm, stack_of
 from attnlab.models.tiny import TinyTransformer, check_model
 
 
@@ -120,7 +121,7 @@ def passed_in(
     """
     check_model(model)
     given = inputs_of(model, inputs, tokenizer, None, None)
-    stack: Any = model.decoder or model.encoder
+    stack = stack_of(model)
     seen = _Seen()
     hooks = [stack.depth.register_forward_pre_hook(seen.begin)]
     hooks += [block.register_forward_hook(seen.after) for block in set(stack.blocks)]
@@ -179,10 +180,8 @@ def _answers(model: TinyTransformer, stack: Any, x: Tensor, given: Inputs) -> di
     """What the model would answer from each state, and how probable that is."""
     if model.kind == "classifier":
         return {}
-    own = isinstance(stack.norm, nn.Identity) and hasattr(stack.depth, "norm")
-    norm = stack.depth.norm if own else stack.norm
     with torch.no_grad():
-        probable, best = model.logits(norm(x)).softmax(-1).max(-1)
+        probable, best = model.logits(last_norm(stack)(x)).softmax(-1).max(-1)
     if model.kind == "token_classifier":
         names = [[*map(str, row)] for row in best.tolist()]  # numbers of classes
     else:

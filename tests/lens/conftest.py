@@ -4,6 +4,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from attnlab.models.tiny import TinyTransformer
+
 
 @pytest.fixture(autouse=True)
 def _seeded() -> Iterator[None]:
@@ -56,3 +58,45 @@ def untouched() -> Callable[[nn.Module], object]:
         )
 
     return picture
+
+
+PLANTED_TOKENS, PLANTED_LONGEST, PLANTED_GAIN = 7, 13, 5.0
+
+
+@pytest.fixture
+def planted() -> TinyTransformer:
+    """An induction circuit by hand: a two-layer model whose head 0.0 writes into each token which
+    one stood before it, and whose head 1.1 looks for tokens that stood after the query's own token
+    and answers with them.
+
+    Token 0 stands first in a text and nowhere else. Head 0.1 writes where nobody reads, head 1.0
+    writes the mean of all tokens so far into the answer, faintly.
+    """
+    count, longest = PLANTED_TOKENS, PLANTED_LONGEST
+    sizes = [count, longest, count, count]
+    token, place, before, answer = torch.eye(sum(sizes)).split(sizes)
+    model = TinyTransformer(
+        count, dim=sum(sizes), layers=2, heads=2, max_len=longest, tie=False, hidden=3,
+        join_options={"norm": "no_norm"},
+    )  # fmt: skip
+    first, second = (block.attention.heads for block in model.decoder.blocks)
+    width, sharp = first.head_dim, 40.0
+    with torch.no_grad():
+        for parameter in model.decoder.parameters():
+            parameter.zero_() if parameter.dim() > 1 else None
+        model.embedding.weight.copy_(token)
+        model.positions.weight.copy_(place)
+        model.output.weight.copy_(PLANTED_GAIN * answer)
+        first.query.weight[: longest - 1] = sharp * place[1:]  # head 0.0: one place before
+        first.key.weight[: longest - 1] = sharp * place[:-1]
+        first.value.weight[:count] = token
+        first.output.weight[:, :count] = before.T
+        first.value.weight[width : width + count] = token  # head 0.1: nobody reads its place
+        first.output.weight[:, width : width + count] = place[:count].T
+        second.value.weight[:count] = token  # head 1.0: all tokens alike
+        second.output.weight[:, :count] = 0.1 * answer.T
+        second.query.weight[width : width + count] = sharp * token  # head 1.1: what came after
+        second.key.weight[width : width + count] = sharp * before
+        second.value.weight[width : width + count] = token
+        second.output.weight[:, width : width + count] = answer.T
+    return model.eval()
