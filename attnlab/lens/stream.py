@@ -85,9 +85,9 @@ class Stream:
         last = {step.layer: step.after for step in self.steps}
         return [self.start, *last.values()]
 
-    def attention(self, layer: int) -> Step:
-        """The self-attention of a layer."""
-        return next(s for s in self.steps if s.layer == layer and s.what == "attention")
+    def of(self, layer: int, what: str = "attention") -> Step:
+        """One sublayer of a layer, self-attention unless it is named."""
+        return next(step for step in self.steps if (step.layer, step.what) == (layer, what))
 
 
 def last_norm(stack: Any) -> Any:
