@@ -158,7 +158,7 @@ def logit_parts(
     another on one stream, or a join is no sum with frozen norms.
     """
     run = followed(model, tokens, padding, **more)
-    weight, bias = _output_matrix(run.model)
+    weight, bias = output_matrix(run.model)
     shape = run.logits.shape[:-1]
     first = answers_of("answers", answers, shape, len(weight), run.logits.device)
     direction, constant = weight[first], bias[first]
@@ -206,7 +206,7 @@ def answers_of(
     return found.long().expand(shape)
 
 
-def _output_matrix(model: TinyTransformer) -> tuple[Tensor, Tensor]:
+def output_matrix(model: TinyTransformer) -> tuple[Tensor, Tensor]:
     """The matrix (answers, dim) and the bias (answers,) that make logits of a vector, float64."""
     parameter = next(model.parameters())
     eye = torch.eye(model.dim, dtype=parameter.dtype, device=parameter.device)

@@ -1,0 +1,221 @@
+r"""The two circuits of a head: where it would look (QK), and what it would write (OV).
+
+A head does two things that do not touch each other. Its query and key matrices decide which token
+looks at which, and its value and output matrices what a token that is looked at gives to the
+answer:
+
+$$\mathrm{QK}(s, t) = \frac{(W_Q\, \bar x_s) \cdot (W_K\, \bar x_t)}{\sqrt d},\qquad
+  \mathrm{OV}(t, a) = w_a \cdot \mathrm{LN}'(W_O W_V\, \bar x_t)$$
+
+for symbols s and t of the vocabulary, an answer a, its row $w_a$ of the output matrix, and the last
+norm with its scale frozen, LN'. $\bar x_t$ stands for the symbol t.
+
+**The trap.** It is tempting to take the row of t in the embedding table for $\bar x_t$, because
+then both circuits are products of weights and need no text. But only the first layer reads those
+vectors, and even it reads them through a norm. What a later layer reads was rewritten by all layers
+before. So here $\bar x_t$ is the mean of what the layer **reads** (``Step.read``, behind its
+norm) at the positions of some texts where t stands. ``vectors="embedding"`` gives the other
+circuit, for seeing how different it is.
+
+Symbols may also be other labels of the positions: an induction head compares the query's token with
+the token **before** the key, so its QK circuit is seen where keys are gathered by ``keys_by=``
+the token before them.
+
+A mean hides what differs between the occurrences of a symbol, and the circuits say nothing about
+positions: biases by distance are left out, and layers that rotate queries and keys are refused,
+whose scores have no value without a distance. OV is the direct way to the answer, as in
+``logit_parts``; what later layers make of the head's output is not in it.
+
+Elhage et al. A Mathematical Framework for Transformer Circuits. 2021,
+transformer-circuits.pub/2021/framework.
+"""
+
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from attnlab.core.integers import check_integer
+from attnlab.core.positions import Rotation
+from attnlab.core.suggest import check_choice
+from attnlab.lens.logit_parts import output_matrix, through_norm
+from attnlab.lens.stream import Step, Stream, followed
+from attnlab.models.tiny import TinyTransformer
+
+Vectors = Literal["read", "embedding"]
+
+
+class Circuit(NamedTuple):
+    """One number for each pair of symbols.
+
+    ``rows``     (r,) int64: the symbols of the queries (QK), or of the keys (OV)
+    ``columns``  (c,) int64: the symbols of the keys (QK), or all answers (OV)
+    ``values``   (r, c) float64: scores (QK), or logits (OV)
+    """
+
+    rows: Tensor
+    columns: Tensor
+    values: Tensor
+
+    def first(self) -> float:
+        """The share of rows whose own symbol has the largest value: a head that copies has 1 in
+        OV, one that looks for its own symbol has 1 in QK. Of symbols that are no column, none."""
+        best = self.columns[self.values.argmax(1)]
+        return float((best == self.rows).double().mean())
+
+    def chance(self) -> float:
+        """What ``first`` would be if values were drawn by chance."""
+        return float(torch.isin(self.rows, self.columns).double().mean()) / len(self.columns)
+
+
+def qk_circuit(
+    model: TinyTransformer,
+    tokens: Tensor,
+    layer: int,
+    head: int,
+    *,
+    keys_by: Tensor | None = None,
+    vectors: Vectors = "read",
+    padding: Tensor | None = None,
+    **more: Any,
+) -> Circuit:
+    """The score of each symbol as a query with each as a key, in the mean over ``tokens``.
+
+    tokens:   (b, n) the texts whose vectors are gathered.
+    layer, head: of self-attention, from 0.
+    keys_by:  (b, n) whole numbers that keys are gathered by, such as the token before each; those
+              below 0 are left out. ``tokens`` unless given.
+    vectors:  "read", what the layer reads; "embedding", the rows of the embedding table.
+    padding:  (b, n) bool, True = a real token.
+    more:     other arguments of the model, such as ``source=``.
+
+    Raises a ValueError for a layer without heads, and for one that rotates queries and keys.
+    """
+    run, step = _read(model, tokens, layer, head, padding, more)
+    heads = step.heads
+    assert heads is not None
+    if not hasattr(heads, "query") or isinstance(heads.positions, Rotation):
+        name = type(step.sublayer).__name__
+        why = "rotates queries and keys by their positions" if hasattr(heads, "query") else ""
+        raise ValueError(
+            f"layer {layer} ({name}) {why or 'has no queries and keys'}, so a score without a "
+            "distance does not exist; its OV circuit does"
+        )
+    labels = tokens if keys_by is None else _labels(keys_by, tokens)
+    if vectors == "embedding" and keys_by is not None:
+        raise ValueError("the embedding has a row for each token: leave keys_by out")
+    rows, asked = _means(run, step, tokens, vectors, padding)
+    columns, looked = _means(run, step, labels, vectors, padding)
+    own, group = _columns(step, head), head * heads.kv_heads // heads.heads
+    q = _through(heads.query, asked)[:, own]
+    k = _through(heads.key, looked)[:, group * heads.head_dim :][:, : heads.head_dim]
+    scale = getattr(step.sublayer, "scale", None)
+    scale = heads.head_dim**-0.5 if not isinstance(scale, int | float) else scale
+    return Circuit(rows, columns, q @ k.mT * scale)
+
+
+def ov_circuit(
+    model: TinyTransformer,
+    tokens: Tensor,
+    layer: int,
+    head: int,
+    *,
+    vectors: Vectors = "read",
+    padding: Tensor | None = None,
+    **more: Any,
+) -> Circuit:
+    """What each symbol, if the head looks at it alone, adds to the logit of every answer.
+
+    The arguments are those of ``qk_circuit``. The scale of the last norm is frozen at its mean over
+    the positions of ``tokens``. A ValueError for a layer without heads, and for joins such as
+    post-norm, where later norms stand between the head and the answer.
+    """
+    run, step = _read(model, tokens, layer, head, padding, more)
+    heads = step.heads
+    assert heads is not None
+    if not all(hasattr(each.join, "branch") for each in run.steps):
+        raise ValueError(
+            f"with join={type(step.join).__name__} other norms stand between a head and the "
+            "answer, so there is no OV circuit by itself; logit_parts has the parts of one run"
+        )
+    rows, looked = _means(run, step, tokens, vectors, padding)
+    group = head * heads.kv_heads // heads.heads
+    v = _through(heads.value, looked)[:, group * heads.value_dim :][:, : heads.value_dim]
+    output = heads.output
+    if not isinstance(output, torch.nn.Linear):
+        raise ValueError(
+            f"the output of layer {layer} passes a norm inside the sublayer, so there is no OV "
+            "circuit by itself; logit_parts has the parts of one run"
+        )
+    width = heads.value_dim
+    written = v @ output.weight.detach().double()[:, head * width : (head + 1) * width].mT
+    added = step.join.branch  # LayerScale and ReZero: what of it joins the stream
+    with torch.no_grad():
+        written = added(torch.zeros_like(written)[None], lambda _: written[None])[0]
+    weight, _ = output_matrix(run.model)
+    real = _real(run, padding)
+    back, _ = through_norm(run.norm, run.end[real], weight[:, None])  # (answers, places, dim)
+    return Circuit(rows, torch.arange(len(weight)), written @ back.mean(1).mT)
+
+
+def _read(
+    model: TinyTransformer, tokens: Tensor, layer: int, head: int, padding: Tensor | None, more: Any
+) -> tuple[Stream, Step]:
+    run = followed(model, tokens, padding, **more)
+    if check_integer("layer", layer, at_least=0) >= run.layers:
+        raise ValueError(f"layer should be from 0 to {run.layers - 1}, got {layer}")
+    step = run.of(layer)
+    if step.heads is None:
+        raise ValueError(f"layer {layer} has no heads: {step.whole}")
+    if check_integer("head", head, at_least=0) >= step.heads.heads:
+        raise ValueError(f"head should be from 0 to {step.heads.heads - 1}, got {head}")
+    return run, step
+
+
+def _labels(labels: Any, tokens: Tensor) -> Tensor:
+    if not isinstance(labels, Tensor) or labels.is_floating_point() or labels.dtype == torch.bool:
+        raise TypeError("keys_by should be a tensor of whole numbers, one for each token")
+    if labels.shape != tokens.shape:
+        raise ValueError(
+            f"keys_by should be one for each token, {tuple(tokens.shape)}, got "
+            f"{tuple(labels.shape)}"
+        )
+    return labels
+
+
+def _real(run: Stream, padding: Tensor | None) -> Tensor:
+    if padding is None:
+        return torch.ones(run.start.shape[:2], dtype=torch.bool, device=run.start.device)
+    return padding.to(run.start.device)
+
+
+def _means(
+    run: Stream, step: Step, labels: Tensor, vectors: str, padding: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """The symbols that occur, and the mean vector of each, float64."""
+    check_choice("vectors", vectors, ("read", "embedding"))
+    labels = labels.to(run.start.device)
+    real = _real(run, padding) & (labels >= 0)
+    if not bool(real.any()):
+        raise ValueError("no token is left: all are padding, or their labels are below 0")
+    if vectors == "embedding":
+        if run.tokens is None:
+            raise ValueError("this model has no vectors of tokens alone; take vectors='read'")
+        source = run.tokens
+    else:
+        source = step.read
+    symbols, at = labels[real].unique(return_inverse=True)
+    sums = torch.zeros(len(symbols), source.shape[-1], dtype=torch.float64, device=source.device)
+    sums.index_add_(0, at, source[real].double())
+    return symbols, sums / at.bincount()[:, None]
+
+
+def _columns(step: Step, head: int) -> slice:
+    assert step.heads is not None
+    return slice(head * step.heads.head_dim, (head + 1) * step.heads.head_dim)
+
+
+def _through(linear: Any, x: Tensor) -> Tensor:
+    """W x + b in float64."""
+    made = x @ linear.weight.detach().double().mT
+    return made if linear.bias is None else made + linear.bias.detach().double()
