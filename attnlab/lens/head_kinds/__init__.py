@@ -108,13 +108,12 @@ class HeadFinder:
         Raises a ValueError where queries and keys are not those of one sequence (cross-attention,
         decoding with a cache), or where the layers are not those of the batches before.
         """
-        texts, numbers = _read_tokens(tokens)
-        _check_padding(padding, numbers)
-        measured = {}
-        for name, weights, allowed in layers_of(seen, mask):
-            _check_shape(name, weights, allowed, numbers)
-            measured[name] = measure(weights, allowed, numbers, padding, texts, self._delimiters)
-        self._check_layers(measured)
+        layers = layers_of(seen, mask)
+        texts, numbers = check_batch(layers, tokens, padding, self._layers)
+        measured = {
+            name: measure(weights, allowed, numbers, padding, texts, self._delimiters)
+            for name, weights, allowed in layers
+        }
         for name, sums in measured.items():
             self._layers[name] = self._layers[name] + sums if name in self._layers else sums
 
@@ -130,18 +129,30 @@ class HeadFinder:
             ]
         )
 
-    def _check_layers(self, measured: Mapping[str, "LayerSums"]) -> None:
-        if not self._layers:
-            return
-        ours, theirs = ({n: s.count for n, s in x.items()} for x in (self._layers, measured))
-        if ours != theirs:
-            raise ValueError(
-                "the layers should be those of the batches before, name → heads: "
-                f"{_short(ours)}, got {_short(theirs)}; use a HeadFinder for each model"
-            )
-
 
 # ---- reading the arguments
+
+
+def check_batch(
+    layers: Sequence[tuple[str, Tensor, Tensor | None]],
+    tokens: object,
+    padding: Tensor | None,
+    before: Mapping[str, LayerSums],
+) -> tuple[list[list[str]] | None, Tensor]:
+    """The texts of a batch, if texts were given, and its numbers (b, n); a ValueError or TypeError
+    for a batch that does not fit its layers, or the layers of the batches ``before``."""
+    texts, numbers = _read_tokens(tokens)
+    _check_padding(padding, numbers)
+    for name, weights, allowed in layers:
+        _check_shape(name, weights, allowed, numbers)
+    ours = {name: sums.count for name, sums in before.items()}
+    theirs = {name: weights.shape[1] for name, weights, _ in layers}
+    if ours and ours != theirs:
+        raise ValueError(
+            "the layers should be those of the batches before, name → heads: "
+            f"{_short(ours)}, got {_short(theirs)}; use a HeadFinder for each model"
+        )
+    return texts, numbers
 
 
 def _read_tokens(tokens: object) -> tuple[list[list[str]] | None, Tensor]:
