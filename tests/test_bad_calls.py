@@ -709,6 +709,8 @@ FIGURES: dict[str, dict[str, Any]] = {
     "claimed_costs": {"cards": [attnlab.card("full"), attnlab.card("linear")], "n": 64},
     "score_dots": {"scores": {"full": {"copying": [90.0, 95.0]}}},
     "score_table": {"scores": {"full": {"copying": [90.0, 95.0]}}, "guesses": {"full": 6.0}},
+    "part_bars": {"parts": {"head 0.1": [2.5, 2.0], "embedding": [-0.5, 0.1]}},
+    "head_scatter": {"heads": {"0.1": ([0.9, 0.7], [0.1, 0.2])}, "across": "a", "up": "b"},
     "length_scores": {"scores": {"full": {32: [90.0, 95.0], 64: [40.0, 41.5]}}},
     "token_strip": {"tokens": ["a", "b"]},
     "image_sequence": {"image": np.arange(16).reshape(4, 4)},

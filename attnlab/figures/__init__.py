@@ -4,6 +4,8 @@
 ``losses``, ``costs``, ``claims``, ``spectra``, ``dots``
                      loss curves, measured costs, claimed costs, singular values, scores of seeds
 ``score_table``      scores of many models on many tasks
+``part_bars``        the parts of a sum, such as what each head writes into a logit
+``head_scatter``     the heads of a model as points, with their spread over many texts
 ``gallery``          maps of several mechanisms on one text, each on a scale of its own
 ``patterns``, ``receptive_field``, ``pixels``
                      masks, receptive fields after several layers, the same on an image

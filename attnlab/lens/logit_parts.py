@@ -295,7 +295,7 @@ def _through_join(step: Step, direction: Tensor) -> tuple[Tensor, Tensor, Tensor
 
 
 def _through_branch(step: Step, direction: Tensor) -> Tensor:
-    """Of a join that adds: what it adds is linear in what its sublayer gave."""
+    """The same for what the sublayer added, in which a join that only adds is linear."""
     assert step.added is not None
     with mode(step.join, training=False), torch.enable_grad():
         given = step.added.detach().double().requires_grad_()

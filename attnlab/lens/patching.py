@@ -394,7 +394,7 @@ class Patching:
                 continue
             if step.what == "attention" and own:
                 edits.append(_Edit(_output(step), "takes", _given(step.joined)))
-                edits += [self._head(Head(*each)) for each in own]  # type: ignore[arg-type]
+                edits += [self._head(Head(*each)) for each in own]
             else:
                 edits.append(_Edit(step.sublayer, "gives", _given(step.added)))
         return edits
@@ -499,7 +499,7 @@ def _kept(into: list[Tensor]) -> Callable[[Tensor], Tensor]:
 
 
 def _columns(step: Step, patch: Head | Pattern) -> slice:
-    """Of the heads side by side, those of one."""
+    """The columns of one head, where all stand side by side."""
     assert step.heads is not None
     width = step.heads.value_dim
     return slice(patch.head * width, (patch.head + 1) * width)

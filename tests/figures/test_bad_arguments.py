@@ -18,9 +18,11 @@ from attnlab.figures.costs import cost_curves, trade_off
 from attnlab.figures.dots import score_dots
 from attnlab.figures.examples import image_sequence, token_strip
 from attnlab.figures.gallery import map_gallery
+from attnlab.figures.head_scatter import head_scatter
 from attnlab.figures.images import image_grid
 from attnlab.figures.losses import loss_curves
 from attnlab.figures.maps import film, head_grid, heat_map
+from attnlab.figures.part_bars import part_bars
 from attnlab.figures.patches import patch_maps
 from attnlab.figures.patterns import density_curves, head_patterns, pattern_map
 from attnlab.figures.pixels import pixel_receptive_field
@@ -61,6 +63,9 @@ GOOD = {
     score_dots: {"scores": {"task": {"full": [1.0, 2.0]}}, "limits": (0, 10), "quantity": "%"},
     score_table: {"scores": {"task": {"full": [1.0, 2.0]}}, "guesses": {"task": 1.0}}
     | {"learned": 90.0, "near": 3.0},
+    part_bars: {"parts": {"full": [1.0, 2.0]}, "quantity": "logit", "most": 3},
+    head_scatter: {"heads": {"full": ([1.0, 2.0], 0.5)}, "across": "a", "up": "b"}
+    | {"kinds": {"full": "mixed"}},
     image_grid: {"images": np.ones((2, 3, 5, 7)), "rows": ["a", "b"], "columns": TOKENS}
     | {"largest": 1.0},
     cluster_grid: {"points": np.ones((3, 5, 2)), "found": {"a": np.ones((3, 2, 4))}}
