@@ -295,7 +295,7 @@ def _through_join(step: Step, direction: Tensor) -> tuple[Tensor, Tensor, Tensor
 
 
 def _through_branch(step: Step, direction: Tensor) -> Tensor:
-    """The same for what the sublayer added, in which a join that only adds is linear."""
+    """The direction for what the sublayer added, in which a join that only adds is linear."""
     assert step.added is not None
     with mode(step.join, training=False), torch.enable_grad():
         given = step.added.detach().double().requires_grad_()
