@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -80,7 +81,8 @@ def _both(name: str, pair: tuple[Values, Values]) -> tuple[Array, Array]:
 
 def _values(name: str, values: Values) -> Array:
     """The numbers that are known."""
-    given = [values] if isinstance(values, int | float) and not isinstance(values, bool) else values
+    one = isinstance(values, int | float) and not isinstance(values, bool)
+    given: Any = [values] if one else values
     try:
         known = [value for value in given if not math.isnan(value)]
     except TypeError as error:

@@ -36,6 +36,7 @@ import torch
 from torch import Tensor
 
 from attnlab.core.integers import check_integer
+from attnlab.core.modes import mode
 from attnlab.core.positions import Rotation
 from attnlab.core.suggest import check_choice
 from attnlab.lens.logit_parts import output_matrix, through_norm
@@ -149,13 +150,12 @@ def ov_circuit(
         )
     width = heads.value_dim
     written = v @ output.weight.detach().double()[:, head * width : (head + 1) * width].mT
-    added = step.join.branch  # LayerScale and ReZero: what of it joins the stream
-    with torch.no_grad():
-        written = added(torch.zeros_like(written)[None], lambda _: written[None])[0]
+    with mode(step.join, training=False), torch.no_grad():  # LayerScale: what joins the stream
+        joined = step.join.branch(run.start[:1, :1], lambda _: written[None])[0].double()
     weight, _ = output_matrix(run.model)
     real = _real(run, padding)
     back, _ = through_norm(run.norm, run.end[real], weight[:, None])  # (answers, places, dim)
-    return Circuit(rows, torch.arange(len(weight)), written @ back.mean(1).mT)
+    return Circuit(rows, torch.arange(len(weight)), joined @ back.mean(1).mT)
 
 
 def _read(

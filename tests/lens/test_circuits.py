@@ -99,6 +99,18 @@ def test_what_is_written_is_what_joins_the_stream(join: str) -> None:
         torch.testing.assert_close(found.values[0, answer], part[0, 0])
 
 
+def test_a_model_in_training_and_in_single_precision() -> None:
+    """The same circuits, to its precision: dropout is off while one looks."""
+    model = random_model(join="layer_scale", dropout=0.9).train()
+    text = torch.randperm(11)[:7][None]
+    exact = [circuit(model, text, 1, 0).values for circuit in (qk_circuit, ov_circuit)]
+    single = [circuit(model.float(), text, 1, 0).values for circuit in (qk_circuit, ov_circuit)]
+    for ours, theirs in zip(single, exact, strict=True):
+        assert ours.dtype == torch.float64
+        torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+    assert model.training
+
+
 def test_padding_is_left_out() -> None:
     model, text = random_model(), torch.tensor([[1, 2, 3, 4], [5, 6, 9, 9]])
     padding = torch.ones(2, 4, dtype=torch.bool)

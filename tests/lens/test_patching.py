@@ -218,7 +218,8 @@ def test_paths_through_a_feed_forward_layer(planted: TinyTransformer) -> None:
 
 
 def test_the_shipped_copier_has_the_circuit() -> None:
-    """Its previous-token head feeds the keys of its two induction heads."""
+    """Its previous-token head feeds the keys of its two induction heads, nearly all of it by way of
+    the feed-forward layer of layer 0."""
     model, _ = attnlab.pretrained.load("induction")
     generator = torch.Generator().manual_seed(0)
     text = torch.stack([torch.randperm(60, generator=generator)[:16] for _ in range(8)])
@@ -234,6 +235,10 @@ def test_the_shipped_copier_has_the_circuit() -> None:
         found = run.paths(receiver)
         assert found["key"][0].argmax() == previous
         assert found["key"][0, previous] > 5 * abs(found["query"][0, previous])
+        through = run.paths(receiver, through_feed_forward=True)["key"][0, previous]
+        assert (
+            through > 5 * found["key"][0, previous]
+        )  # layer 0's feed-forward layer stands between
 
 
 # ---- nothing is touched, and what is refused
