@@ -218,7 +218,7 @@ def test_paths_through_a_feed_forward_layer(planted: TinyTransformer) -> None:
 
 
 def test_the_shipped_copier_has_the_circuit() -> None:
-    """Its previous-token head feeds the keys of its two induction heads, nearly all of it by way of
+    """Its previous-token head feeds the keys of its two induction heads, most of it by way of
     the feed-forward layer of layer 0."""
     model, _ = attnlab.pretrained.load("induction")
     generator = torch.Generator().manual_seed(0)
