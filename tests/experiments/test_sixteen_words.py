@@ -1,0 +1,101 @@
+"""The experiment `sixteen_words`, small: what each arm reads, and where digits stand."""
+
+import numpy as np
+import pytest
+import torch
+
+from attnlab.experiments import sixteen_words as experiment
+from attnlab.experiments.sixteen_words import PLACES, build, maps_of, right, right_enlarged, unseen
+from attnlab.systems.patches import from_patches, into_patches
+
+
+def shown(model, images: torch.Tensor) -> torch.Tensor:
+    return model.seen(into_patches(images, model.patch))
+
+
+@pytest.fixture
+def images() -> torch.Tensor:
+    return torch.rand(3, 1, 16, 16, generator=torch.Generator().manual_seed(0))
+
+
+def test_the_body_reads_the_image_itself_unless_it_is_mixed(images) -> None:
+    for arm in experiment.GRID.arms:
+        model = build(arm, 1)
+        seen = shown(model, images)
+        if "mixed" not in arm:
+            assert torch.equal(seen, images)
+            continue
+        assert not torch.equal(seen, images)
+        assert torch.equal(seen.flatten(1).sort(1).values, images.flatten(1).sort(1).values)
+        together = [
+            {tuple(patch.tolist()) for patch in into_patches(each, 4)[0].sort(-1).values}
+            for each in (images[:1], seen[:1])
+        ]
+        assert (together[0] == together[1]) == ("patches mixed" in arm)
+        assert torch.equal(shown(build(arm, 1), images), seen)
+        assert not torch.equal(shown(build(arm, 2), images), seen)
+
+
+def test_arms_differ_in_one_thing() -> None:
+    state = {arm: build(arm, 0).state_dict() for arm in experiment.GRID.arms}
+    plain = state["16 words"]
+    for arm, body in (("mean of patches", "body.vit."), ("trained on the grid", "body.")):
+        for name, value in plain.items():
+            assert torch.equal(state[arm][name.replace("body.", body, 1)], value)
+    placeless = build("no positions", 0)
+    assert not placeless.body.positions.any()
+    assert not placeless.body.positions.requires_grad
+    sizes = {
+        arm: sum(p.numel() for p in build(arm, 0).parameters() if p.requires_grad)
+        for arm in ("16 words", "convolution")
+    }
+    assert sizes["convolution"] == pytest.approx(sizes["16 words"], rel=0.15)
+
+
+def test_the_mean_of_patches_does_not_read_the_class_token(images) -> None:
+    model = build("mean of patches", 0).eval()
+    vit = model.body.vit
+    states = vit.encode(images)
+    wanted = torch.nn.functional.linear(states[:, 1:].mean(1), *vit.body.output.parameters())
+    torch.testing.assert_close(model.body(images), wanted)
+
+
+def test_digits_stand_where_the_score_says() -> None:
+    draw = np.random.default_rng(0)
+    found = {name: {*map(tuple, draws(draw, 2000).tolist())} for name, draws in PLACES.items()}
+    everywhere = {(row, column) for row in range(9) for column in range(9)}
+    on_grid = {(row, column) for row in (0, 4, 8) for column in (0, 4, 8)}
+    assert found["any place"] == everywhere
+    assert found["on the grid"] == on_grid
+    assert found["between"] == {p for p in everywhere if p[0] % 4 and p[1] % 4}
+    patches, digits = unseen("on the grid", 4)
+    assert patches.shape == (4 * 355, 16, 16)
+    assert digits.shape == (4 * 355,)
+    blank = (patches == 0).all(-1)
+    assert blank.sum(1).min() >= 12  # a digit on the grid covers four patches
+    again = from_patches(unseen("on the grid", 2)[0], (8, 8), 2)
+    assert torch.equal(again, from_patches(patches, (4, 4), 4))
+
+
+def test_scores_leave_the_model_as_it_was() -> None:
+    model = build("16 words", 3)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    torch.manual_seed(7)
+    state = torch.get_rng_state()
+    plain, shuffled = right_enlarged(model), right_enlarged(model, shuffled=True)
+    assert 0 <= plain <= 100
+    assert 0 <= shuffled <= 100
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), state)
+    assert model.training
+
+
+def test_maps_are_of_the_class_token_of_every_layer() -> None:
+    model = build("64 words", 0)
+    maps = maps_of(model, unseen("any place", 2)[0][:5])
+    assert maps.shape == (3, 5, 4, 8, 8)
+    torch.testing.assert_close(maps.sum((-1, -2)), torch.ones(3, 5, 4))
+
+
+def test_a_guess_is_right_for_a_tenth() -> None:
+    assert right(build("16 words", 0), "any place") < 25
