@@ -60,6 +60,25 @@ def test_the_mean_of_patches_does_not_read_the_class_token(images) -> None:
     torch.testing.assert_close(model.body(images), wanted)
 
 
+def test_a_convolution_without_steps_knows_every_shift() -> None:
+    image = torch.zeros(1, 1, 32, 32)
+    image[..., 14:16, 14:16] = torch.rand(2, 2, generator=torch.Generator().manual_seed(0))
+    bodies = {
+        name: build(f"convolution{name}, trained on the grid", 0).body
+        for name in ("", " without steps")
+    }
+
+    def changes(body, shift: int) -> float:
+        with torch.no_grad():
+            return float((body(image.roll((shift, shift), (2, 3))) - body(image)).abs().max())
+
+    assert changes(bodies[""], 4) < 1e-5
+    assert changes(bodies[""], 1) > 1e-4
+    assert changes(bodies[" without steps"], 1) < 1e-5
+    sizes = [[p.shape for p in body.parameters()] for body in bodies.values()]
+    assert sizes[0] == sizes[1]
+
+
 def test_digits_stand_where_the_score_says() -> None:
     draw = np.random.default_rng(0)
     found = {name: {*map(tuple, draws(draw, 2000).tolist())} for name, draws in PLACES.items()}
