@@ -124,7 +124,7 @@ def _ink_overlap(
 
 
 def _maps() -> Iterator[Arguments]:
-    """Of three lengths and shares; the class token attends much to itself."""
+    """What is asked of three lengths and shares; the class token attends much to itself."""
     for (n,), share in zip(sizes((12,), (16,), (9,)), (0.6, 0.75, 0.5), strict=True):
         scores = 1.3 * _normal(n + 12, n + 1, n + 1)  # seeds that tell all mistakes apart
         scores[0, 0] = 2.0

@@ -48,7 +48,7 @@ def begun(levels: Tensor) -> Tensor:
 
 
 def probed(model: TinyTransformer | None, seed: int = 0) -> Probed:
-    """Of each layer of a model, or, without one, of the levels themselves."""
+    """What a probe finds in each layer of a model, or, without one, in the levels themselves."""
     both = [images(split) for split in ("train", "validation")]
     known, new = (
         each.inputs.float()[None] if model is None else image_states(model, begun(each.inputs))

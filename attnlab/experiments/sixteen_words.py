@@ -177,8 +177,8 @@ def right(model: Reader, place: str) -> float:
 
 @torch.no_grad()
 def right_enlarged(model: Reader, *, shuffled: bool = False) -> float:
-    """The same of images of 24 × 24 pixels; with ``shuffled`` the positions of a ViT's patches are
-    in another order."""
+    """The per cent of enlarged digits, 24 × 24 pixels, that the model names; with ``shuffled`` the
+    positions of a ViT's patches are in another order."""
     patches, digits = unseen("any place", model.patch)
     larger = F.interpolate(model.seen(patches), size=LARGER, mode="bilinear")
     vit: Any = model.body.vit if isinstance(model.body, MeanOfPatches) else model.body
@@ -205,7 +205,8 @@ def maps_of(
 
 
 def overlaps(model: Reader) -> Overlap:
-    """Of each head of the last layer, over a quarter of the unseen images."""
+    """How much each head of the last layer has in common with ink, over a quarter of the unseen
+    images."""
     patches = unseen("any place", model.patch)[0][::COPIES]
     side = CANVAS // model.patch
     ink = (patches.mean(-1) > INK).unflatten(-1, (side, side))
