@@ -15,7 +15,10 @@ from attnlab.tasks import UNSCORED, Batch, task, tasks
 PARTS = ("inputs", "targets", "padding", "source", "source_padding")
 
 
-OF_IMAGES = (*("captions", "digits", "interleaved", "matrix_puzzles", "placed_digits", "scenes"),)
+OF_IMAGES = (
+    *("captions", "digits", "interleaved", "matrix_puzzles", "placed_digits", "receipts"),
+    "scenes",
+)
 
 
 def same(one: Batch, other: Batch) -> bool:
