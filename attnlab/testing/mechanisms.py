@@ -647,6 +647,7 @@ SHORT, FEW, BLOCKS, SOME, MANY, MOST = (
     (n // 4, n // 2, n) for n in (127, 509, 2039, 4093, 8191, 16_381)
 )
 LOOP = 4  # operations per token from which on a layer counts as a loop
+ENOUGH = 300  # pairs of tiles, in which growth shows beside what is called once
 LARGE = 1 << 20  # elements from which on a tensor takes longer to compute than to follow
 
 
@@ -713,6 +714,8 @@ def _launches(card: Card, variant: int, form: str) -> tuple[sympy.Expr, tuple[in
     claim = _in_n_alone(card, "launches", form, _with(card, variant, capacity))
     if claim.free_symbols:  # what grows takes long to count
         lengths = (SHORT if lengths == FEW else lengths)[::2]
+        while form == "tiled" and _at(claim, lengths)[-1] > ENOUGH:  # each pair of tiles calls some
+            lengths = tuple(n // 2 for n in lengths)
     # Structures are read, and PyTorch's LSTM is one kernel on every device but the meta one.
     device = "cpu" if card.family == "structure" or (card.name, form) == LSTM else "meta"
     counted = []
