@@ -52,10 +52,22 @@ def head_scatter(
     traces = [_arms(look, placed)]
     for place, kind in enumerate(dict.fromkeys(groups.values())):
         own = {name: both for name, both in placed.items() if groups[name] == kind}
-        traces.append(_points(look, place, kind, own))
+        traces.append(_points(place, kind, own))
     every = [
         np.concatenate([_deciles(both[axis_]) for both in placed.values()]) for axis_ in (0, 1)
     ]
+    above = 0.035 * (float(np.ptp(every[1])) or 1.0)  # the name stands above its point
+    traces.append(
+        go.Scatter(
+            x=[float(np.median(across_)) for across_, _ in placed.values()],
+            y=[float(np.median(up_)) + above for _, up_ in placed.values()],
+            mode="text",
+            text=[escaped(name) for name in placed],
+            textfont={"color": look.ink, "size": 10},
+            showlegend=False,
+            hoverinfo="skip",
+        )
+    )
     page = curve_layout(
         look,
         title,
@@ -106,17 +118,13 @@ def _arms(look: Theme, placed: Mapping[str, tuple[Array, Array]]) -> go.Scatter:
     return go.Scatter(x=x, y=y, mode="lines", line=line, showlegend=False, hoverinfo="skip")
 
 
-def _points(
-    look: Theme, place: int, kind: str, own: Mapping[str, tuple[Array, Array]]
-) -> go.Scatter:
+def _points(place: int, kind: str, own: Mapping[str, tuple[Array, Array]]) -> go.Scatter:
     return go.Scatter(
         x=[float(np.median(across)) for across, _ in own.values()],
         y=[float(np.median(up)) for _, up in own.values()],
-        mode="markers+text",
+        mode="markers",
         name=escaped(kind),
         text=[f" {escaped(name)}" for name in own],
-        textposition="top right",
-        textfont={"color": look.ink, "size": 10},
         marker={**series_style(place)["marker"], "size": 9},
         hovertemplate="head%{text}: %{x:.3~g}, %{y:.3~g}<extra></extra>",
     )

@@ -91,7 +91,9 @@ def _traces(look: Theme, shown: Mapping[str, Array]) -> list[go.Scatter]:
     if spread[0]:
         traces.append(_line(*spread, look.quiet, 2))
     means = [float(values.mean()) for values in shown.values()]
-    ends = [max(0.0, *map(float, values)) for values in shown.values()]
+    every = np.concatenate([*shown.values(), [0.0]])
+    high, span = float(every.max()), float(np.ptp(every)) or 1.0
+    column = [high + (NUMBER / 2 + 4) * span / PLOT] * len(shown)  # right of every bar
     places = [*range(len(shown))]
     traces.append(
         go.Scatter(
@@ -106,11 +108,10 @@ def _traces(look: Theme, shown: Mapping[str, Array]) -> list[go.Scatter]:
     )
     traces.append(
         go.Scatter(
-            x=ends,
+            x=column,
             y=places,
             mode="text",
-            text=[f"  {mean:+.2f}" for mean in means],
-            textposition="middle right",
+            text=[f"{mean:+.2f}" for mean in means],
             textfont={"color": look.ink, "size": 11},
             showlegend=False,
             hoverinfo="skip",

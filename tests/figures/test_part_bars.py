@@ -77,7 +77,9 @@ def scatter(**given):
 
 
 def test_points_are_medians_and_arms_reach_from_decile_to_decile() -> None:
-    arms, first, second = scatter().data
+    arms, first, second, names = scatter().data
+    assert list(names.text) == ["0.0", "0.1"]
+    assert min(names.y) > 0.2
     assert list(arms.x)[:2] == [pytest.approx(0.1), pytest.approx(0.9)]
     assert list(arms.y)[:2] == [0.2, 0.2]
     assert (list(first.x), list(first.y)) == ([0.5], [0.2])
@@ -99,7 +101,7 @@ def test_a_head_without_numbers_has_no_point_and_it_is_said() -> None:
 
 def test_without_kinds_all_are_alike() -> None:
     picture = scatter(kinds=None, heads={"0.0": (1, 2.0), "0.1": (3, 4.0)})
-    assert len(picture.data) == 2
+    assert len(picture.data) == 3
     assert list(picture.data[1].x) == [1, 3]
     assert "<svg" in picture.svg()
 
