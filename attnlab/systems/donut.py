@@ -10,7 +10,7 @@ The first token, the **prompt**, says what is to be written. Training has two pa
 **reading**, all text of the page in reading order, then a task such as **parsing**, the page's
 content as a JSON document (``attnlab.structures.json_tokens``). Nobody tells the model where a
 character stands; to write the next one, cross-attention has to find it, and so it moves along the
-line as a pointer.
+line as a pointer (``attnlab.lens.pointer``).
 
 ``Donut``         the model: patches and tokens → logits; ``write`` goes on from a prompt to an end.
 ``counts``          how many numbers the paper's size holds, by its parts.
