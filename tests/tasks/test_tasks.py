@@ -16,7 +16,13 @@ PARTS = ("inputs", "targets", "padding", "source", "source_padding")
 
 
 OF_IMAGES = (
-    *("captions", "digits", "interleaved", "matrix_puzzles", "placed_digits", "receipts"),
+    "captions",
+    "digits",
+    "grid_world",
+    "interleaved",
+    "matrix_puzzles",
+    "placed_digits",
+    "receipts",
     "scenes",
 )
 
