@@ -15,9 +15,9 @@ dropout left on; gains of its norms that go on being trained. A fair test needs 
 same system with a black image, which shows what the words alone say, and a language model that may
 change.
 
-``at_markers``  vectors in the place of the markers of a sentence.
 ``WithImages``  a language model, an image encoder and the matrix between them; ``freeze=False`` is
-                the control, and a system that learns from text and images together.
+                the control, and a system that learns from text and images together. How vectors
+                stand among words: ``attnlab.systems.among_words``.
 
 Departures.
 - the encoder is a small transformer on patches in the place of a ResNet, and the vectors stand at
@@ -29,36 +29,16 @@ Aligning Perception with Language Models. NeurIPS 2023, arXiv:2302.14045, for im
 text, learned together with it.
 """
 
-from typing import Any
-
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from attnlab.core.options import Size, check_value
 from attnlab.models.tiny import TinyTransformer, check_model
-from attnlab.systems.frozen_parts import WithFrozenParts, frozen
+from attnlab.systems.among_words import AmongWords
 
 
-def at_markers(
-    words: Float[Tensor, "b n dim"], marked: Bool[Tensor, "b n"],
-    vectors: Float[Tensor, "b k dim"], real: Bool[Tensor, "b k"],
-) -> Float[Tensor, "b n dim"]:  # fmt: skip
-    """The words, where the vectors that are real stand, in their order, at the marked places.
-
-    A ValueError unless every row has as many markers as vectors.
-    """
-    markers, given = marked.sum(1), real.sum(1)
-    if not torch.equal(markers, given):
-        row = int((markers != given).nonzero()[0])
-        raise ValueError(
-            f"row {row} has {int(markers[row])} markers, but its images give {int(given[row])} "
-            "vectors; every image needs its markers in the text, and every marker an image"
-        )
-    return words.masked_scatter(marked[..., None], vectors[real].to(words.dtype))
-
-
-class WithImages(WithFrozenParts):
+class WithImages(AmongWords):
     """A language model that reads vectors of images at the markers of its text.
 
     encoder: a TinyTransformer of kind "classifier" over patches; its vectors are used, not its
@@ -76,18 +56,15 @@ class WithImages(WithFrozenParts):
         patches: Size, vectors: Size = 2, freeze: bool = True, blind: bool = False,
         of_words: bool = False,
     ) -> None:  # fmt: skip
-        super().__init__()
-        for part, kind in ((encoder, "classifier"), (language_model, "language_model")):
-            check_model(part)
-            if part.kind != kind:
-                raise ValueError(f"a model of kind={kind!r} is needed here, got {part.kind!r}")
-        self.marker, self.blind, self.of_words = marker, blind, of_words
+        super().__init__(encoder, language_model, marker=marker, freeze=freeze)
+        check_model(encoder)
+        if encoder.kind != "classifier":
+            raise ValueError(f"a model of kind='classifier' is needed here, got {encoder.kind!r}")
+        self.blind, self.of_words = blind, of_words
         self.patches = check_value("patches", patches, Size)
         self.vectors = check_value("vectors", vectors, Size)
-        self.encoder = encoder
         if encoder.output is not None:
             encoder.output.requires_grad_(False)
-        self.language_model: Any = frozen(language_model) if freeze else language_model
         table = language_model.embedding
         if of_words and not isinstance(table, nn.Embedding):
             raise ValueError(
@@ -96,11 +73,6 @@ class WithImages(WithFrozenParts):
             )
         width = table.num_embeddings if of_words else language_model.dim
         self.project = nn.Linear(encoder.dim, self.vectors * width)
-        self.freeze = freeze
-
-    @property
-    def keeps(self) -> tuple[str, ...]:  # type: ignore[override]
-        return ("language_model",) if self.freeze else ()
 
     def seen(
         self, source: Float[Tensor, "b s f"], real: Bool[Tensor, "b s"] | None = None
@@ -123,19 +95,3 @@ class WithImages(WithFrozenParts):
         if self.of_words:
             vectors = vectors.softmax(-1) @ self.language_model.embedding.weight
         return vectors.view(b, i * self.vectors, -1), here.repeat_interleave(self.vectors, 1)
-
-    def forward(
-        self, tokens: Int[Tensor, "b n"], padding: Bool[Tensor, "b n"] | None = None, *,
-        source: Tensor | None = None, source_padding: Tensor | None = None,
-    ) -> Float[Tensor, "b n vocab"]:  # fmt: skip
-        """Logits of the next token at each of the tokens, or vectors in their place."""
-        padding = torch.ones_like(tokens, dtype=torch.bool) if padding is None else padding
-        tokens = tokens.masked_fill(~padding, 0)
-        words, marked = self.language_model.embedding(tokens), (tokens == self.marker) & padding
-        if source is None:
-            none = marked[:, :0]
-            words = at_markers(words, marked, words[:, :0], none)
-        else:
-            words = at_markers(words, marked, *self.seen(source, source_padding))
-        logits: Tensor = self.language_model(inputs_embeds=words, padding=padding)
-        return logits

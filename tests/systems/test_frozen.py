@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from attnlab.models.tiny import TinyTransformer
-from attnlab.systems.frozen import WithImages, at_markers
+from attnlab.systems.among_words import at_markers
+from attnlab.systems.frozen import WithImages
 from attnlab.tasks.interleaved import MARKER, Interleaved
 from attnlab.train import fit
 
@@ -126,8 +127,8 @@ def changed(batch, **parts):
 @pytest.mark.parametrize(
     ("parts", "sentence"),
     [
-        (lambda b: {"source": None}, r"row \d has \d markers, but its images give 0 vectors"),
-        (lambda b: {"source_padding": None}, r"every image needs its markers in the text"),
+        (lambda b: {"source": None}, r"row \d has \d markers, but its source gives 0 vectors"),
+        (lambda b: {"source_padding": None}, r"every vector needs a marker in the text"),
         (lambda b: {"source": b.source[:, :3]}, "holds images of 4 patches each"),
         (lambda b: {"source": b.source[..., :3]}, "features=16"),
     ],
