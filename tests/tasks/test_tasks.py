@@ -201,7 +201,7 @@ def test_a_batch_can_be_cut_and_moved():
     ("call", "sentence"),
     [
         (lambda: task("recal"), "no task 'recal'; did you mean 'recall'"),
-        (lambda: task("xyz"), "no task 'xyz'; known: addition, agreement, citations, copy_first"),
+        (lambda: task("xyz"), "no task 'xyz'; known: addition, agreement, captions, citations"),
         (lambda: task("documentation", unit="byte"), "no unit 'byte'; did you mean 'bytes'"),
         (lambda: task("copying").batch("trian", 1, 0), "no split 'trian'; did you mean 'train'"),
         (lambda: task("copying").batch("train", 0, 0), "size should be at least 1, got 0"),
