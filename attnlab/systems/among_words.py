@@ -10,6 +10,7 @@ such systems, which differ in their encoders.
                 is trained as any model, and writes.
 """
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
@@ -40,7 +41,7 @@ def at_markers(
     return words.masked_scatter(marked[..., None], vectors[real].to(words.dtype))
 
 
-class AmongWords(WithFrozenParts):
+class AmongWords(WithFrozenParts, ABC):
     """A language model that reads vectors at the markers of its text.
 
     encoder: what a system makes vectors with.
@@ -66,11 +67,11 @@ class AmongWords(WithFrozenParts):
     def keeps(self) -> tuple[str, ...]:  # type: ignore[override]
         return ("language_model",) if self.freeze else ()
 
+    @abstractmethod
     def seen(
         self, source: Float[Tensor, "b s f"], real: Bool[Tensor, "b s"] | None = None
     ) -> tuple[Float[Tensor, "b k dim"], Bool[Tensor, "b k"]]:
         """The vectors of a source, and which of them are those of something that is there."""
-        raise NotImplementedError
 
     def forward(
         self, tokens: Int[Tensor, "b n"], padding: Bool[Tensor, "b n"] | None = None, *,
