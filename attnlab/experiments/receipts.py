@@ -99,8 +99,10 @@ def without_fault(model: Donut, task: Receipts, quick: bool) -> float:
 
 @torch.no_grad()
 def looked_at(model: Donut, quick: bool) -> tuple[float, float]:
-    """Of the head that has most: its weight on the character that is written, and on that of
-    another page, in per cent."""
+    """The weight on the character that is written, of the head that has most.
+
+    The second number is its weight on the character of another page; both are in per cent.
+    """
     batch = unseen(DOCUMENTS, quick)
     with watch(model, only="*cross*") as seen:
         model(batch.inputs, batch.padding, source=batch.source)

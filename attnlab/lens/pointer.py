@@ -58,8 +58,9 @@ def covered(
 
 @checked
 def share(weights: Float[Tensor, "b h n m"], covered: Bool[Tensor, "b n m"]) -> Float[Tensor, "h"]:
-    """Of each head the mean weight on the covered patches, over the tokens that cover any; what
-    even weights have is ``covered`` itself in the place of the weights, over m.
+    """The mean weight of each head on the covered patches, over the tokens that cover any.
+
+    Even weights have the mean number of covered patches, over m.
 
     A ValueError where no token covers a patch.
     """
