@@ -24,6 +24,7 @@ def test_f1_counts_fields_of_all_documents_together():
     assert field_f1([MENU], [MENU]) == 1
     assert field_f1([{"a": "x", "b": "y"}, {}], [{"a": "x", "b": "z"}, {"c": "1"}]) == 2 / 5
     assert field_f1([{"a": ["x", "x"]}], [{"a": "x"}]) == pytest.approx(2 / 3)
+    assert field_f1([{"a": ["x", "x"]}], [{"a": ["x", "x"]}]) == 1
     assert field_f1([{"b": "x"}], [{"a": "x"}]) == 0
     assert field_f1([{"a": ["x", "y"]}], [{"a": ["y", "x"]}]) == 1
 

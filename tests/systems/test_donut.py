@@ -61,6 +61,19 @@ def test_writing_stops_at_the_end_of_the_last_row():
     assert model.write(batch.source[:1], PROMPTS["parsing"], token).shape == (1, 2)
 
 
+def test_behind_its_end_a_row_is_filled_with_ends(monkeypatch):
+    model, batch = made(), TASK.batch("validation", 2, seed=2)
+    said = iter([[END, 5], [3, 5], [4, END]])  # the first row would go on after its end
+
+    def step(tokens, state, memory):
+        return torch.eye(TASK.vocab)[torch.tensor(next(said))], state
+
+    monkeypatch.setattr(model.body, "step", step)
+    prompt = PROMPTS["parsing"]
+    written = model.write(batch.source, prompt, END)
+    assert written.tolist() == [[prompt, END, END, END], [prompt, 5, 5, END]]
+
+
 def test_gradients_reach_every_parameter_and_a_blind_system_learns_no_patch():
     batch = TASK.batch("train", 19, seed=0)
     for blind in (False, True):
