@@ -152,5 +152,6 @@ def _description(
         far = f"; spread most over the texts in head {widest}, by {spread[widest]:.3g}"
         sentences.append(said + (far if spread[widest] > 0 else "") + ".")
     if absent:
-        sentences.append(f"{absent} heads have no number for one of the axes, and no point.")
+        are = "1 head has" if absent == 1 else f"{absent} heads have"
+        sentences.append(f"{are} no number for one of the axes, and no point.")
     return " ".join(sentences)

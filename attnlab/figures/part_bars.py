@@ -30,12 +30,16 @@ def part_bars(
 
     ``parts`` maps a name to one number, or to several, such as one for each text or position: a
     thin line then goes from the smallest to the largest. Bars stand in the order given; of more
-    than ``most`` parts those of the smallest means are drawn as one, "all others". Positive and
-    negative parts differ by colour and by the side on which they stand.
+    than ``most`` parts those whose means are smallest in size are drawn as one, "all others".
+    Positive and negative parts differ by colour and by the side on which they stand.
+
+    Raises a ValueError for a part called "sum", and for parts of different lengths.
     """
     check_texts(title=title, quantity=quantity)
     most = check_integer("most", most, at_least=1)
     given = check_mapping("parts", parts, '{"head 0.1": 2.5, "embedding": -0.3}')
+    if "sum" in given:
+        raise ValueError('`parts` has a part called "sum", which is the name of the last bar')
     found = {name: _values(name, value) for name, value in given.items()}
     if len({len(values) for values in found.values()}) > 1:
         raise ValueError("`parts` should have equally many numbers each, one for each text")
@@ -154,10 +158,11 @@ def _page(look: Theme, title: str, quantity: str, shown: Mapping[str, Array]) ->
 def _description(title: str, quantity: str, shown: Mapping[str, Array], count: int) -> str:
     means = {name: float(values.mean()) for name, values in shown.items() if name != "sum"}
     total = float(shown["sum"].mean())
-    order = sorted(means, key=lambda name: -means[name])
+    sign = math.copysign(1, total)  # of a negative sum the negative parts are those that make it
+    order = sorted(means, key=lambda name: -sign * means[name])
     largest = "; ".join(f"{name} {means[name]:+.3g}" for name in order[:3])
     said = f"{title}. {quantity}: {count} parts, which sum to {total:+.3g}. Largest: {largest}."
-    against = [name for name in reversed(order) if means[name] < 0]
+    against = [name for name in reversed(order) if sign * means[name] < 0]
     if against:
         said += f" Most against it: {against[0]} {means[against[0]]:+.3g}."
     return said

@@ -23,8 +23,9 @@ the token before them.
 
 A mean hides what differs between the occurrences of a symbol, and the circuits say nothing about
 positions: biases by distance are left out, and layers that rotate queries and keys are refused,
-whose scores have no value without a distance. OV is the direct way to the answer, as in
-``logit_parts``; what later layers make of the head's output is not in it.
+whose scores have no value without a distance. Refused are also mechanisms whose weights are not the
+softmax of these scores, such as one that normalises queries and keys. OV is the direct way to the
+answer, as in ``logit_parts``; what later layers make of the head's output is not in it.
 
 Elhage et al. A Mathematical Framework for Transformer Circuits. 2021,
 transformer-circuits.pub/2021/framework.
@@ -39,11 +40,16 @@ from attnlab.core.integers import check_integer
 from attnlab.core.modes import mode
 from attnlab.core.positions import Rotation
 from attnlab.core.suggest import check_choice
-from attnlab.lens.logit_parts import output_matrix, through_norm
+from attnlab.lens.logit_parts import frozen_scale, output_matrix, through_scaled
 from attnlab.lens.stream import Step, Stream, followed
+from attnlab.lens.watch import watch
 from attnlab.models.tiny import TinyTransformer
 
 Vectors = Literal["read", "embedding"]
+
+LEAST, APART = 1e-5, 1e-2
+"""Weights below ``LEAST`` are not held against their scores, for rounding and for what is not
+looked at at all; logarithms of the others differ from scores by at most ``APART``."""
 
 
 class Circuit(NamedTuple):
@@ -60,7 +66,8 @@ class Circuit(NamedTuple):
 
     def first(self) -> float:
         """The share of rows whose own symbol has the largest value: a head that copies has 1 in
-        OV, one that looks for its own symbol has 1 in QK. Of symbols that are no column, none."""
+        OV, one that looks for its own symbol has 1 in QK. A row whose symbol is not among the
+        columns counts as a row whose own symbol is not the largest."""
         best = self.columns[self.values.argmax(1)]
         return float((best == self.rows).double().mean())
 
@@ -90,14 +97,16 @@ def qk_circuit(
     padding:  (b, n) bool, True = a real token.
     more:     other arguments of the model, such as ``source=``.
 
-    Raises a ValueError for a layer without heads, and for one that rotates queries and keys.
+    Raises a ValueError for a layer without heads, for one that rotates queries and keys, and where
+    the head's weights in this run are not the softmax of its scores and a bias by distance.
     """
     run, step = _read(model, tokens, layer, head, padding, more)
     heads = step.heads
     assert heads is not None
-    if not hasattr(heads, "query") or isinstance(heads.positions, Rotation):
+    both = hasattr(heads, "query") and hasattr(heads, "key")
+    if not both or isinstance(heads.positions, Rotation):
         name = type(step.sublayer).__name__
-        why = "rotates queries and keys by their positions" if hasattr(heads, "query") else ""
+        why = "rotates queries and keys by their positions" if both else ""
         raise ValueError(
             f"layer {layer} ({name}) {why or 'has no queries and keys'}, so a score without a "
             "distance does not exist; its OV circuit does"
@@ -107,12 +116,16 @@ def qk_circuit(
         raise ValueError("the embedding has a row for each token: leave keys_by out")
     rows, asked = _means(run, step, tokens, vectors, padding)
     columns, looked = _means(run, step, labels, vectors, padding)
-    own, group = _columns(step, head), head * heads.kv_heads // heads.heads
-    q = _through(heads.query, asked)[:, own]
-    k = _through(heads.key, looked)[:, group * heads.head_dim :][:, : heads.head_dim]
-    scale = getattr(step.sublayer, "scale", None)
-    scale = heads.head_dim**-0.5 if not isinstance(scale, int | float) else scale
-    return Circuit(rows, columns, q @ k.mT * scale)
+    seen = _weights(run, step, tokens, padding, more)
+    if seen is None or not _follow(
+        seen[:, head], _scores(step, head, step.read, step.read), run.real(padding)
+    ):
+        raise ValueError(
+            f"the weights of {type(step.sublayer).__name__} in layer {layer} are not the softmax "
+            "of queries · keys, so their products would not say where it looks; its OV circuit may "
+            "exist"
+        )
+    return Circuit(rows, columns, _scores(step, head, asked, looked))
 
 
 def ov_circuit(
@@ -153,9 +166,9 @@ def ov_circuit(
     with mode(step.join, training=False), torch.no_grad():  # LayerScale: what joins the stream
         joined = step.join.branch(run.start[:1, :1], lambda _: written[None])[0].double()
     weight, _ = output_matrix(run.model)
-    real = _real(run, padding)
-    back, _ = through_norm(run.norm, run.end[real], weight[:, None])  # (answers, places, dim)
-    return Circuit(rows, torch.arange(len(weight)), joined @ back.mean(1).mT)
+    scale = frozen_scale(run.norm, run.end[run.real(padding)]).mean(0)
+    back, _ = through_scaled(run.norm, scale, weight)  # (answers, dim)
+    return Circuit(rows, torch.arange(len(weight), device=rows.device), joined @ back.mT)
 
 
 def _read(
@@ -183,19 +196,13 @@ def _labels(labels: Any, tokens: Tensor) -> Tensor:
     return labels
 
 
-def _real(run: Stream, padding: Tensor | None) -> Tensor:
-    if padding is None:
-        return torch.ones(run.start.shape[:2], dtype=torch.bool, device=run.start.device)
-    return padding.to(run.start.device)
-
-
 def _means(
     run: Stream, step: Step, labels: Tensor, vectors: str, padding: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """The symbols that occur, and the mean vector of each, float64."""
     check_choice("vectors", vectors, ("read", "embedding"))
     labels = labels.to(run.start.device)
-    real = _real(run, padding) & (labels >= 0)
+    real = run.real(padding) & (labels >= 0)
     if not bool(real.any()):
         raise ValueError("no token is left: all are padding, or their labels are below 0")
     if vectors == "embedding":
@@ -210,12 +217,49 @@ def _means(
     return symbols, sums / at.bincount()[:, None]
 
 
-def _columns(step: Step, head: int) -> slice:
-    assert step.heads is not None
-    return slice(head * step.heads.head_dim, (head + 1) * step.heads.head_dim)
+def _scores(step: Step, head: int, asked: Tensor, looked: Tensor) -> Tensor:
+    """(…, r, c) float64: the scores of vectors (…, r, dim) with vectors (…, c, dim)."""
+    heads: Any = step.heads
+    own, group = head, head * heads.kv_heads // heads.heads
+    q = _through(heads.query, asked)[..., own * heads.head_dim :][..., : heads.head_dim]
+    k = _through(heads.key, looked)[..., group * heads.head_dim :][..., : heads.head_dim]
+    scale = getattr(step.sublayer, "scale", None)
+    return q @ k.mT * (scale if isinstance(scale, int | float) else heads.head_dim**-0.5)
+
+
+def _weights(
+    run: Stream, step: Step, tokens: Tensor, padding: Tensor | None, more: Any
+) -> Tensor | None:
+    """(b, h, n, n): the weights of a layer with its own scores; None where it has none of these, or
+    makes queries and keys of something else than what it reads."""
+    heads: Any = step.heads
+    if any(linear.weight.shape[1] != step.read.shape[-1] for linear in (heads.query, heads.key)):
+        return None
+    names = {id(module): name for name, module in run.model.named_modules()}
+    with mode(run.model, training=False), torch.no_grad(), watch(run.model) as seen:
+        run.model(tokens, padding, **more)
+    found = [call.weights for call in seen if call.name == names[id(step.sublayer)]]
+    n = step.read.shape[1]
+    return found[0] if len(found) == 1 and found[0].shape[-2:] == (n, n) else None
+
+
+def _follow(weights: Tensor, scores: Tensor, real: Tensor) -> bool:
+    """Whether weights (b, n, n) of real queries (b, n) are a share of the softmax of scores and of
+    a bias by distance: from one key to the next, what the logarithm of a weight has beyond the
+    score depends on the distance alone."""
+    beyond = weights.double().log() - scores
+    steps = beyond[..., 1:] - beyond[..., :-1]
+    known = (weights > LEAST) & real[..., None]
+    known = known[..., 1:] & known[..., :-1]
+    for distance in range(1 - steps.shape[-2], steps.shape[-1]):
+        at = known.diagonal(distance, -2, -1)
+        here = steps.diagonal(distance, -2, -1)[at]
+        if len(here) and float(here.max() - here.min()) > APART:
+            return False
+    return True
 
 
 def _through(linear: Any, x: Tensor) -> Tensor:
     """W x + b in float64."""
-    made = x @ linear.weight.detach().double().mT
+    made = x.double() @ linear.weight.detach().double().mT
     return made if linear.bias is None else made + linear.bias.detach().double()

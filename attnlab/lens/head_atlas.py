@@ -92,8 +92,8 @@ class Atlas:
             return np.where(known, (values >= least).sum(1) / np.maximum(known, 1), np.nan)
 
     def by_decile(self, layer: int, head: int, name: str) -> list[list[int]]:
-        """Ten lists of texts, those of the smallest tenth of a head's values first; they differ by
-        one text at most."""
+        """Ten lists of texts, those of the smallest tenth of a head's values first; their lengths
+        differ by one at most. With fewer than ten texts the last lists are empty."""
         return [part.tolist() for part in np.array_split(self._order(layer, head, name), 10)]
 
     def examples(self, layer: int, head: int, name: str, count: int = 3) -> Examples:

@@ -44,17 +44,18 @@ class LogitLens(NamedTuple):
     real: Tensor
 
     def ranks(self, answers: int | Tensor) -> Tensor:
-        """(s, b, n) int64: how many answers have a larger logit than this one; 0 is the first."""
+        """(s, b, n) int64: how many other answers have a logit at least as large as that of this
+        one; 0 is the first, alone."""
         own = self._own(self.logits, answers)
-        return (self.logits > own[..., None]).sum(-1)
+        return (self.logits >= own[..., None]).sum(-1) - 1
 
     def probabilities(self, answers: int | Tensor) -> Tensor:
         """(s, b, n): how probable the answer is."""
         return self._own(self.logits.softmax(-1), answers)
 
     def right(self, answers: int | Tensor, where: Tensor | None = None) -> list[float]:
-        """After each of ``names``, the share of positions at which no other answer has a larger
-        logit: of all real positions, or of those ``where`` (b, n) is True."""
+        """After each of ``names``, the share of positions at which every other answer has a
+        smaller logit: of all real positions, or of those ``where`` (b, n) is True."""
         counts = self.real if where is None else where & self.real
         if not bool(counts.any()):
             raise ValueError("no position is left: where is False at every real token")
@@ -93,8 +94,7 @@ def logit_lens(
     else:
         names = ["embedding", *(f"layer {layer}" for layer in range(run.layers))]
         streams = dict(zip(names, run.after_layers(), strict=True))
-    real = torch.ones(run.start.shape[:2], dtype=torch.bool, device=run.start.device)
-    real = real if padding is None else padding.to(real.device)
+    real = run.real(padding)
     pooled = run.model.kind == "classifier"
     with mode(run.model, training=False), torch.no_grad():
         normed = torch.stack([run.norm(x) for x in streams.values()])

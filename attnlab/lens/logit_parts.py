@@ -16,8 +16,8 @@ read by a later head, which then writes the answer, has no direct effect; patchi
 (``attnlab.lens.patching``) finds it. And a frozen scale does not see a part that only makes the
 stream longer, which makes all other parts count less.
 
-One logit rises with everything that raises all logits alike, which no softmax notices. So compare
-two answers (``others=``), or an answer with the mean of all (``others="mean"``).
+What raises all logits alike is a part of each of them, but changes no probability. So compare two
+answers (``others=``), or an answer with the mean of all (``others="mean"``).
 
 Joins. Where sublayers add to the stream as it is (pre-norm and the like), the last norm is the only
 one that is frozen. In post-norm and DeepNorm the stream passes a norm after every sublayer: what a
@@ -44,8 +44,11 @@ from attnlab.core.norms import NoNorm, Normed
 from attnlab.lens.stream import Step, Stream, followed
 from attnlab.models.tiny import TinyTransformer
 
-TOLERANCE = 1e-4
-"""How far the sum of the parts may lie from the logit, beside the sum of their sizes."""
+TOLERANCE = 1000.0
+"""How far the sum of the parts may lie from the logit: in roundings of the sum of their sizes, and
+in half precision at most ``COARSEST`` of it."""
+
+COARSEST = 1 / 16
 
 
 class Part(NamedTuple):
@@ -76,12 +79,14 @@ class LogitParts(NamedTuple):
     ``logits``  (b, n), or (b,): what the model itself gives, in its own precision; ``values``
                 sum to it
     ``whole``   a sentence for each sublayer with attention that is one part, and why
+    ``real``    (b, n) bool, True = a real token; (b,) of a classifier
     """
 
     parts: list[Part]
     values: Tensor
     logits: Tensor
     whole: list[str]
+    real: Tensor
 
     def of(self, what: str, layer: int | None = None, head: int | None = None) -> Tensor:
         """(b, n) or (b,): the part of one name, such as ``of("attention", 1, 0)`` for a head."""
@@ -92,7 +97,7 @@ class LogitParts(NamedTuple):
         return self.values[self.parts.index(part)]
 
     def means(self, where: Tensor | None = None) -> dict[Part, float]:
-        """Each part in the mean over all positions, or over those ``where`` (b, n) is True."""
+        """Each part in the mean over all real positions, or those ``where`` (b, n) is True."""
         chosen = self._chosen(where)
         found = chosen.mean(-1).tolist()
         return dict(zip(self.parts, found, strict=True))
@@ -117,20 +122,23 @@ class LogitParts(NamedTuple):
         rows = self.rows()
         wide = max(len(row["part"]) for row in rows)
         lines = [f"{row['part']:{wide}} {row['mean']:+9.3f}" for row in rows]
-        total = float(self.values.sum(0).mean())
+        total = float(self.values[:, self.real].sum(0).mean())
         return "\n".join([*lines, f"{'sum':{wide}} {total:+9.3f}", *self.whole])
 
     def _chosen(self, where: Tensor | None) -> Tensor:
         if where is None:
-            return self.values.flatten(1)
+            return self.values[:, self.real]
         if not isinstance(where, Tensor) or where.dtype != torch.bool:
             raise TypeError("where should be a bool tensor, True = counts, or None")
-        if where.shape != self.values.shape[1:] or not bool(where.any()):
+        shape = tuple(self.values.shape[1:])
+        if where.shape != shape or not bool(
+            (where := where.to(self.real.device) & self.real).any()
+        ):
             raise ValueError(
-                f"where should have the shape {tuple(self.values.shape[1:])} and be True "
-                f"somewhere, got {tuple(where.shape)}"
+                f"where should have the shape {shape} and be True at a real token, got "
+                f"{tuple(where.shape)}"
             )
-        return self.values[:, where.to(self.values.device)]
+        return self.values[:, where]
 
 
 def logit_parts(
@@ -183,7 +191,14 @@ def logit_parts(
     values = torch.stack([value for _, value in found])
     _check_sum(values, logits, padding)
     whole = [step.whole for step in run.steps if step.whole is not None]
-    return LogitParts([part for part, _ in found], values, logits, list(dict.fromkeys(whole)))
+    real = run.real(padding)
+    return LogitParts(
+        [part for part, _ in found],
+        values,
+        logits,
+        list(dict.fromkeys(whole)),
+        real.any(1) if pooled else real,
+    )
 
 
 def answers_of(
@@ -307,24 +322,36 @@ def _through_branch(step: Step, direction: Tensor) -> Tensor:
 def through_norm(norm: nn.Module, x: Tensor, direction: Tensor) -> tuple[Tensor, Tensor | None]:
     """Where ``direction`` behind a norm that reads ``x`` points to in front of it, the scale
     frozen; and what its bias adds along ``direction``. A ValueError for a norm of another kind."""
+    return through_scaled(norm, frozen_scale(norm, x), direction)
+
+
+def frozen_scale(norm: nn.Module, x: Tensor) -> Tensor:
+    """By what a norm multiplies the vectors that it reads, at each of ``x``, (…, dim): (…, 1),
+    float64. A ValueError for a norm of another kind."""
     x = x.double()
-    if isinstance(norm, nn.Identity):
-        return direction, None
-    if not isinstance(norm, nn.LayerNorm | nn.RMSNorm | NoNorm):
-        raise ValueError(
-            f"the scale of a norm of type {type(norm).__name__} cannot be frozen here; those of "
-            "norm='layer_norm', 'rms_norm' and 'no_norm' can"
-        )
+    if isinstance(norm, nn.LayerNorm):
+        return (x.var(-1, correction=0, keepdim=True) + norm.eps).rsqrt()
+    if isinstance(norm, nn.RMSNorm):
+        epsilon = torch.finfo(x.dtype).eps if norm.eps is None else norm.eps
+        return (x.square().mean(-1, keepdim=True) + epsilon).rsqrt()
+    if isinstance(norm, nn.Identity | NoNorm):
+        return torch.ones_like(x[..., :1])
+    raise ValueError(
+        f"the scale of a norm of type {type(norm).__name__} cannot be frozen here; those of "
+        "norm='layer_norm', 'rms_norm' and 'no_norm' can"
+    )
+
+
+def through_scaled(
+    norm: nn.Module, scale: Tensor, direction: Tensor
+) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+    """As ``through_norm``, by a scale of ``frozen_scale``."""
     weight, bias = (getattr(norm, name, None) for name in ("weight", "bias"))
     shift = None if bias is None else direction @ bias.detach().double()
     back = direction if weight is None else direction * weight.detach().double()
     if isinstance(norm, nn.LayerNorm):
-        scale = (x.var(-1, correction=0, keepdim=True) + norm.eps).rsqrt()
-        back = (back - back.mean(-1, keepdim=True)) * scale
-    elif isinstance(norm, nn.RMSNorm):
-        epsilon = torch.finfo(x.dtype).eps if norm.eps is None else norm.eps
-        back = back * (x.square().mean(-1, keepdim=True) + epsilon).rsqrt()
-    return back, shift
+        back = back - back.mean(-1, keepdim=True)
+    return back * scale, shift
 
 
 def _dot(x: Tensor, direction: Tensor) -> Tensor:
@@ -338,9 +365,8 @@ def _check_sum(values: Tensor, logits: Tensor, padding: Tensor | None) -> None:
     size = values.abs().sum(0).clamp_min(1e-30)
     if padding is not None and padding.shape == away.shape:
         away = away.masked_fill(~padding.to(away.device), 0)
-    coarse = torch.finfo(logits.dtype).eps / torch.finfo(torch.float32).eps
     most = float((away / size).max()) if away.numel() else 0.0
-    if not most <= TOLERANCE * max(coarse, 1.0):
+    if not most <= min(TOLERANCE * torch.finfo(logits.dtype).eps, COARSEST):
         raise ValueError(
             f"the parts of this model do not sum to its logits (they miss by {most:.1e} of their "
             "size): it does more than its sublayers and norms say, so its parts are not known"

@@ -33,7 +33,7 @@ Use and Interpret Activation Patching. 2024, arXiv:2404.15255.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -279,12 +279,11 @@ class Patching:
     # ---- edits: a module, when, and what is done to what it takes or gives
 
     def _edits(self, patches: Sequence[Patch]) -> list["_Edit"]:
-        paths = [patch for patch in patches if isinstance(patch, Path)]
+        paths = [self._checked(patch) for patch in patches if isinstance(patch, Path)]
         found = [edit for patch in patches for edit in self._of(patch)]
         if straight := [path for path in paths if path.into == "logits"]:
             if len(straight) < len(patches):
                 raise ValueError("paths to the logits are patched together, not with other patches")
-            self._check_paths(straight)
             return self._pinned(straight)
         receivers = dict.fromkeys(
             (path.receiver, path.into, path.through_feed_forward) for path in paths
@@ -296,7 +295,7 @@ class Patching:
                     f"the paths into the {into} of {receiver} should lead all through the "
                     "feed-forward layers, or none"
                 )
-            found.append(self._received(own))
+            found.insert(0, self._received(own))  # before a Pattern reads the values
         return found
 
     def _of(self, patch: Any) -> list["_Edit"]:
@@ -346,7 +345,6 @@ class Patching:
 
     def _received(self, paths: Sequence[Path]) -> "_Edit":
         """What the receiver of these paths reads in the end, put into its query, key or value."""
-        self._check_paths(paths)
         receiver, into = paths[0].receiver, paths[0].into
         assert receiver is not None
         step = self._step_of(*receiver)
@@ -364,22 +362,23 @@ class Patching:
         self._run([*self._pinned(paths), _Edit(matrix, "gives", _kept(found))])
         return _Edit(matrix, "gives", lambda x: _put(x, slice(None), found[0], columns))
 
-    def _check_paths(self, paths: Sequence[Path]) -> None:
-        for path in paths:
-            check_choice("into", path.into, INTO)
-            if (path.receiver is None) != (path.into == "logits"):
-                raise ValueError(
-                    'a path into "logits" has no receiver (None), and every other path has one'
-                )
-            if path.sender != "embedding":
-                sender = self._named(path.sender)
-                if path.receiver is not None and self._named(path.receiver)[0] <= sender[0]:
-                    raise ValueError(
-                        f"the receiver should stand in a later layer than the sender, got "
-                        f"{path.receiver} after {path.sender}"
-                    )
-            elif path.receiver is not None:
-                self._named(path.receiver)
+    def _checked(self, path: Path) -> Path:
+        """The same path, with its heads as tuples."""
+        check_choice("into", path.into, INTO)
+        if (path.receiver is None) != (path.into == "logits"):
+            raise ValueError(
+                'a path into "logits" has no receiver (None), and every other path has one'
+            )
+        receiver = None if path.receiver is None else self._named(path.receiver)
+        if path.sender == "embedding":
+            return replace(path, receiver=receiver)
+        sender = self._named(path.sender)
+        if receiver is not None and receiver[0] <= sender[0]:
+            raise ValueError(
+                f"the receiver should stand in a later layer than the sender, got {receiver} after "
+                f"{sender}"
+            )
+        return replace(path, sender=sender, receiver=receiver)
 
     def _pinned(self, paths: Sequence[Path]) -> list["_Edit"]:
         """Every sublayer keeps what it added to ``text``; the senders are those of ``other``."""

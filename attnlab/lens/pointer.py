@@ -12,8 +12,8 @@ A head that spreads its weight evenly has $|C_t| / m$, and more than that is not
 stands in the same corner of most images. So a control belongs beside the share: the weights of one
 image with the places of another (``share`` of ``covered.roll(1, 0)``).
 
-The row of weights that belongs to a character is the row of the token that is read when it is
-written, one before it: targets, not inputs.
+A character is written at the position of the token before it. So the row of weights that belongs
+to a character is the one of the position whose **target** it is, not whose input.
 
 Common mistakes: weights of a head averaged over tokens that stand nowhere, such as closing tags;
 self-attention of the decoder in the place of cross-attention.
@@ -76,7 +76,8 @@ def share(weights: Float[Tensor, "b h n m"], covered: Bool[Tensor, "b n m"]) -> 
 def centre(
     weights: Float[Tensor, "b h n m"], grid: tuple[Size, Size]
 ) -> Float[Tensor, "b h n two"]:
-    """The mean row and column of the patches that are read, by their weights, in patches from 0."""
+    """The mean row and column of the patches that are read, by their shares of the weights of a
+    token, in patches from 0; NaN where a token reads nothing."""
     check_weights(weights)
     rows, columns = grid
     if weights.shape[-1] != rows * columns:
@@ -85,4 +86,4 @@ def centre(
             f"{weights.shape[-1]}"
         )
     at = torch.cartesian_prod(torch.arange(rows), torch.arange(columns)).to(weights)
-    return weights @ at.view(-1, 2)
+    return weights @ at.view(-1, 2) / weights.sum(-1, keepdim=True)

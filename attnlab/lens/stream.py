@@ -85,9 +85,19 @@ class Stream:
         last = {step.layer: step.after for step in self.steps}
         return [self.start, *last.values()]
 
+    def real(self, padding: Tensor | None) -> Tensor:
+        """(b, n) bool, True = a real token: ``padding``, or all."""
+        if padding is None:
+            return torch.ones(self.start.shape[:2], dtype=torch.bool, device=self.start.device)
+        return padding.to(self.start.device)
+
     def of(self, layer: int, what: str = "attention") -> Step:
-        """One sublayer of a layer, self-attention unless it is named."""
-        return next(step for step in self.steps if (step.layer, step.what) == (layer, what))
+        """One sublayer of a layer, self-attention unless it is named; a ValueError without it."""
+        for step in self.steps:
+            if (step.layer, step.what) == (layer, what):
+                return step
+        names = ", ".join(step.name for step in self.steps)
+        raise ValueError(f"there is no {what!r} in layer {layer!r}; there are {names}")
 
 
 def last_norm(stack: Any) -> Any:

@@ -51,10 +51,14 @@ def test_the_description_names_the_largest_and_what_is_against() -> None:
     assert "3 parts, which sum to +2.6. Largest: head 1.1 +3; embedding +0.3" in said
     assert "Most against it: head 0.0 -0.7." in said
     assert "against" not in bars(parts={"a": 1.0}).description
+    said = bars(parts={"a": 1.0, "b": -3.0, "c": -0.5}).description
+    assert "sum to -2.5. Largest: b -3; c -0.5; a +1. Most against it: a +1." in said
     assert "<svg" in bars(theme="dark").svg()
 
 
 def test_bad_parts() -> None:
+    with pytest.raises(ValueError, match='a part called "sum"'):
+        bars(parts={"sum": 1.0, "a": 2.0})
     with pytest.raises(ValueError, match="equally many numbers each"):
         bars(parts={"a": [1.0, 2.0], "b": [1.0]})
     with pytest.raises(ValueError, match="most should be at least 1"):
@@ -92,7 +96,7 @@ def test_points_are_medians_and_arms_reach_from_decile_to_decile() -> None:
 def test_a_head_without_numbers_has_no_point_and_it_is_said() -> None:
     picture = scatter()
     assert [row["head"] for row in picture.rows] == ["0.0", "0.1"]
-    assert "1 heads have no number" in picture.description
+    assert "1 head has no number" in picture.description
     assert picture.rows[0]["previous, 10 % to 90 %"] == "0.1 to 0.9"
     assert "spread most over the texts in head 0.0, by 0.8" in picture.description
     with pytest.raises(ValueError, match="no head with a number for both axes"):

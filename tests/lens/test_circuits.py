@@ -4,7 +4,8 @@ import pytest
 import torch
 
 import attnlab
-from attnlab.lens.circuits import ov_circuit, qk_circuit
+from attnlab.catalog import shelf
+from attnlab.lens.circuits import Circuit, ov_circuit, qk_circuit
 from attnlab.lens.logit_parts import logit_parts
 from attnlab.lens.watch import watch
 from attnlab.models.tiny import TinyTransformer
@@ -147,6 +148,43 @@ def test_the_trap_in_the_shipped_copier() -> None:
 
 
 # ---- what is refused
+
+
+FOLLOWED = ("full", "hopfield", "multi_query", "flash")
+
+
+@pytest.mark.parametrize("name", sorted(card.name for card in shelf()))
+def test_of_every_mechanism_the_weights_follow_from_the_scores_or_it_is_refused(name) -> None:
+    torch.manual_seed(0)
+    try:
+        model = random_model(attention=name)
+    except ValueError:  # not for a language model of this size
+        assert name not in FOLLOWED
+        return
+    text = torch.randperm(11)[:8][None]
+    try:
+        values = qk_circuit(model, text, 1, 1).values
+    except ValueError:
+        assert name not in FOLLOWED
+        return
+    with watch(model) as seen:
+        model(text)
+    weights = seen[-1].weights[0, 1]
+    order = text[0].argsort().argsort()
+    scores = values[order][:, order].masked_fill(weights == 0, -torch.inf)
+    shares = weights / weights.sum(-1, keepdim=True)  # of what a sink leaves
+    torch.testing.assert_close(scores.softmax(-1), shares, rtol=0.02, atol=1e-4)
+
+
+def test_a_bias_by_distance_is_left_out() -> None:
+    model, text = random_model(positions="alibi"), torch.randperm(11)[:7][None]
+    assert qk_circuit(model, text, 1, 0).values.isfinite().all()
+
+
+def test_a_symbol_that_is_no_column_is_never_first() -> None:
+    symbols = torch.tensor([1, 2]), torch.tensor([2, 3])
+    found = Circuit(*symbols, torch.tensor([[1.0, 0.0], [1.0, 0.0]]))
+    assert found.first() == 0.5
 
 
 @pytest.mark.parametrize(

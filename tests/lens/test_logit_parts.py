@@ -143,6 +143,7 @@ def test_the_lens_shows_the_answer_after_the_layer_that_writes_it(
     at_end[:, -1] = True
     right = dict(zip(lens.names, lens.right(answers, at_end), strict=True))
     assert right["attention 1"] == right["feed-forward 1"] == 1
+    assert right["embedding"] == 0  # all answers are alike, and none is the first
     ranks = lens.ranks(answers)
     assert (ranks[-1, :, -1] == 0).all()
     torch.testing.assert_close(lens.logits[0], torch.zeros_like(lens.logits[0]))
@@ -237,12 +238,14 @@ class Doubling(torch.nn.Linear):
         return 2 * super().forward(x)
 
 
-def test_parts_that_miss_the_logit_are_refused() -> None:
-    model = shaken()
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+def test_parts_that_miss_the_logit_are_refused(dtype) -> None:
+    model = shaken().to(dtype)
+    logit_parts(model, torch.randint(11, (2, 5)), 1)
     heads = model.decoder.blocks[1].attention.heads
     changed = Doubling(12, 12)
     changed.load_state_dict(heads.output.state_dict())
-    heads.output = changed
+    heads.output = changed.to(dtype)
     with pytest.raises(ValueError, match="do not sum to its logits"):
         logit_parts(model, torch.randint(11, (2, 5)), 1)
 

@@ -270,6 +270,18 @@ def test_a_pattern_needs_weights_times_values() -> None:
         linear.patterns()
 
 
+def test_a_pattern_and_a_path_into_the_value_of_one_head_act_together() -> None:
+    """The other text's pattern mixes the values that the path has changed."""
+    model = random_model()
+    text, other = torch.randint(11, (2, 2, 7))
+    run = Patching(model, text, other, answer=3, instead=1)
+    pattern, path = Pattern(1, 1), Path([0, 0], (1, 1), "value")  # type: ignore[arg-type]
+    both = run.logits(pattern, path)
+    assert torch.equal(both, run.logits(path, pattern))
+    for alone in (pattern, path):
+        assert not torch.allclose(both, run.logits(alone))
+
+
 def test_shared_keys_have_no_path_of_their_own() -> None:
     text, other = torch.randint(11, (2, 2, 7))
     run = Patching(random_model(attention="multi_query"), text, other, answer=3, instead=1)

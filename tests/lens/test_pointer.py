@@ -41,6 +41,11 @@ def test_the_centre_moves_along_the_line():
     torch.testing.assert_close(second[:, 0], first[:, 0])
 
 
+def test_the_centre_is_that_of_the_shares():
+    weights = torch.rand(2, 3, 5, 72)
+    torch.testing.assert_close(centre(0.3 * weights, TASK.grid), centre(weights, TASK.grid))
+
+
 def test_what_is_no_place_is_refused():
     weights = torch.full((2, 3, 5, 72), 1 / 72)
     with pytest.raises(ValueError, match="no token covers a patch"):
