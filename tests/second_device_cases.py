@@ -30,7 +30,11 @@ from attnlab.core.shapes import regrouped
 from attnlab.core.sparse import auto as choice
 from attnlab.core.sparse.auto import auto
 from attnlab.core.sparse.blocked import blocked
+from attnlab.lens import patching
+from attnlab.lens.circuits import ov_circuit, qk_circuit
 from attnlab.lens.heads import head_statistics
+from attnlab.lens.logit_lens import logit_lens
+from attnlab.lens.logit_parts import logit_parts
 from attnlab.lens.mixing import mixing_matrix
 from attnlab.lens.query_key.collect import collect
 from attnlab.lens.spectrum import spectrum
@@ -99,6 +103,7 @@ def cases() -> dict[str, Case]:
     made |= {f"objective {each.name}": functools.partial(learned, each) for each in OBJECTIVES}
     made |= {f"pattern {code}": functools.partial(attended, code) for code in PATTERNS}
     others = (generated, watched, told_of_heads, resumed, recomputed, chosen, by_kernel, collected)
+    others += (split, patched, circuits)
     return made | {case.__name__: case for case in others}
 
 
@@ -467,6 +472,40 @@ def told_of_heads(device: torch.device) -> Iterator[Tensor]:
     arrays = vars(head_statistics(weights, list("abc.def"), padding=padding))
     arrays["singular values"] = spectrum(weights, padding=padding).singular_values
     yield from (torch.from_numpy(array).to(device) for array in arrays.values())
+
+
+def reading_model(device: torch.device) -> TinyTransformer:
+    return TinyTransformer(17, dim=12, heads=2, layers=2, max_len=8).double().to(device)
+
+
+def split(device: torch.device) -> Iterator[Tensor]:
+    """A logit by parts, with answers that are told on the CPU, and the logit lens."""
+    tokens, real = torch.arange(16).view(2, 8).to(device), padded(2, 8).to(device)
+    model = reading_model(device)
+    found = logit_parts(model, tokens, torch.arange(16).view(2, 8), others=3, padding=real)
+    assert found.means()
+    yield found.values
+    lens = logit_lens(model, tokens, padding=real, sublayers=True)
+    assert lens.right(3)
+    yield lens.logits
+
+
+def patched(device: torch.device) -> Iterator[Tensor]:
+    text, other = (each.view(2, 8).to(device) for each in (torch.arange(16), torch.arange(1, 17)))
+    run = patching.Patching(
+        reading_model(device), text, other, answer=3, instead=torch.tensor([1, 2])
+    )
+    head, pattern = patching.Head(0, 1, (2, 3)), patching.Pattern(1, 0)
+    yield run.logits(head, pattern, patching.Path((0, 0), (1, 0), "value"))
+
+
+def circuits(device: torch.device) -> Iterator[Tensor]:
+    tokens, model = torch.arange(16).view(2, 8).to(device), reading_model(device)
+    real, before = padded(2, 8).to(device), tokens.cpu().roll(1, 1)
+    qk = qk_circuit(model, tokens, 1, 0, keys_by=before, padding=real)
+    for found in (qk, ov_circuit(model, tokens, 1, 1)):
+        assert 0 <= found.first() <= 1
+        yield found.values
 
 
 def collected(device: torch.device) -> Iterator[Tensor]:
