@@ -119,9 +119,11 @@ class AmongWords(WithFrozenParts, ABC):
                 going &= chosen != end
                 if not going.any():
                     break
-                room = int(length.max()) + 1 - words.shape[1]
+                at = rows[going]  # rows that have ended stay as they are
+                room = int(length[at].max()) + 1 - words.shape[1]
                 words = nn.functional.pad(words, (0, 0, 0, max(0, room)))
                 padding = nn.functional.pad(padding, (0, max(0, room)))
-                words[rows, length] = self.language_model.embedding(chosen)
-                padding[rows, length], length = True, length + 1
+                words[at, length[at]] = self.language_model.embedding(chosen[at])
+                padding[at, length[at]] = True
+                length = length + going
         return written

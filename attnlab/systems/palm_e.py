@@ -17,7 +17,7 @@ The encoders are small beside the language model:
     objects           one vector or more for each, and a name for it in the prompt: "red is [·]"
 
 Without names the model has to find out which vector is which object; with them a plan can speak of
-objects. The order of vectors means nothing but their places in the sentence.
+objects. Objects are given in any order.
 
 What is trained: everything; or the encoders alone, in front of a language model that stays as it
 is (``freeze=True``); or everything, with texts among the batches, so that the language model does
@@ -26,8 +26,8 @@ found by carrying it out (``attnlab.tasks.blocks``), not by comparing words.
 
 ``StateEncoder``, ``PictureEncoder``  from vectors of numbers, and from patches.
 ``PaLME``                             an encoder and a language model; ``write`` answers prompts.
-``PALM``, ``VIT``, ``PARTS``          the printed sizes; ``counted`` counts their parameters, beside
-                                      those that are ``PRINTED``.
+``PALM``, ``VIT``, ``PARTS``          the sizes of the papers; ``counted`` counts their parameters,
+                                      to be compared with the numbers that are ``QUOTED``.
 
 Common mistakes: the words of the prompt scored too; ``no_grad`` around the frozen language model,
 so that nothing reaches the encoder; a picture's class token taken as one of its patches.
@@ -37,7 +37,7 @@ Departures.
   object-centred network (OSRT), several vectors each; here objects are given by their coordinates
 - names in the prompt are the colours of the objects, and so are they in the plan; the paper numbers
   them, "Object 1 is [·]", and plans speak of numbers where colours do not tell objects apart
-- a picture has one prompt's places for all of its patches, without the class token
+- a picture takes one position of the prompt for each patch; its class token is left out
 
 Driess, Xia, Sajjadi, Lynch, Chowdhery, Ichter, Wahid, Tompson, Vuong, Yu, Huang, Chebotar,
 Sermanet, Duckworth, Levine, Vanhoucke, Hausman, Toussaint, Greff, Zeng, Mordatch, Florence. PaLM-E:
@@ -91,7 +91,8 @@ class StateEncoder(nn.Module):
 
     def forward(self, source: Float[Tensor, "b s numbers"]) -> Float[Tensor, "b k dim"]:
         check_source(source, self.numbers, "a vector of a state")
-        made: Tensor = self.contract(F.gelu(self.expand(source)))
+        hidden = F.gelu(self.expand(source.to(self.expand.weight.dtype)))
+        made: Tensor = self.contract(hidden)
         return made.unflatten(-1, (self.vectors, self.dim)).flatten(1, 2)
 
 
@@ -174,7 +175,7 @@ class PaLME(AmongWords):
         return vectors, here.repeat_interleave(self.encoder.vectors, 1)
 
 
-# ---- the printed sizes
+# ---- the sizes of the papers
 
 
 class Palm(NamedTuple):
@@ -208,16 +209,17 @@ PARTS: Mapping[str, tuple[str, str]] = {
 }
 """The three sizes of PaLM-E, which are named after the sums: their PaLM and their ViT."""
 
-PRINTED = {
+QUOTED = {
     "PaLM 8B": 8.63e9,
     "PaLM 62B": 62.50e9,
     "PaLM 540B": 540.35e9,
     "ViT 4B": 3.926e9,
     "ViT 22B": 21.743e9,
 }
-"""Parameters as the papers print them. The tables were not at hand when this was written: numbers
-and sizes are those that others quote from them. All counts but one agree to a two-thousandth; that
-of ViT 4B is 3 % less, without the head that pools its patches and names classes."""
+"""Parameters as others quote them from the tables of the two papers, which were not at hand when
+this was written, and neither were they for the sizes above. What speaks for both is that they fit
+each other: all counts but one agree with these numbers to a two-thousandth. That of ViT 4B is 3.1 %
+less; the head that pools patches and names classes is not counted, and may be the difference."""
 
 
 def palm(size: str) -> nn.ModuleDict:

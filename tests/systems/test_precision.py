@@ -11,12 +11,17 @@ from torch import Tensor, nn
 from attnlab.models.tiny import TinyTransformer
 from attnlab.systems.blip2 import FirstStage, ThreeLosses
 from attnlab.systems.blip2_second import SecondStage
+from attnlab.systems.donut import Donut, DonutOptions
 from attnlab.systems.frozen import WithImages
+from attnlab.systems.palm_e import PaLME, PictureEncoder, StateEncoder
 from attnlab.systems.qformer import QFormer
 from attnlab.systems.qformer_layers import QFormerOptions
 from attnlab.systems.vit import ViT, ViTOptions
 from attnlab.tasks.captions import Captions
+from attnlab.tasks.grid_world import MARKER as OBSERVED
+from attnlab.tasks.grid_world import GridWorld
 from attnlab.tasks.interleaved import MARKER, Interleaved
+from attnlab.tasks.receipts import Receipts
 from attnlab.tasks.scenes import Scenes
 
 CAPTIONS, SENTENCES = Captions(patch=4), Interleaved(written=(), shown=("is",), patch=4)
@@ -79,7 +84,41 @@ def with_images() -> tuple[nn.Module, Answer]:
     return model, lambda m: m(batch.inputs, batch.padding, **given)[batch.padding]
 
 
-@pytest.fixture(params=[vit, qformer, first_stage, second_stage, with_images])
+def palm_e(task: GridWorld, encoder: nn.Module) -> tuple[nn.Module, Answer]:
+    batch = task.batch("train", 5, seed=0)
+    words = TinyTransformer(task.vocab, dim=20, heads=2, layers=1, max_len=task.length)
+    given = {"source": batch.source, "source_padding": batch.source_padding}
+    model = PaLME(encoder, words, marker=OBSERVED)
+    return model, lambda m: m(batch.inputs, batch.padding, **given)[batch.padding]
+
+
+def palm_e_of_objects() -> tuple[nn.Module, Answer]:
+    task = GridWorld("objects")
+    return palm_e(task, StateEncoder(task.numbers, 20))
+
+
+def palm_e_of_pictures() -> tuple[nn.Module, Answer]:
+    of_picture = ViT(ViTOptions(**SIZES, image=8, patch=2, channels=3, hidden=32))
+    return palm_e(GridWorld("picture"), PictureEncoder(of_picture, 20))
+
+
+def donut() -> tuple[nn.Module, Answer]:
+    pages = Receipts(patch=12)
+    batch = pages.batch("train", 5, seed=0)
+    model = Donut(
+        DonutOptions(
+            vocab=pages.vocab, length=pages.length, patches=pages.patches, numbers=144, **SIZES
+        )
+    )
+    return model, lambda m: m(batch.inputs, batch.padding, source=batch.source)[batch.padding]
+
+
+@pytest.fixture(
+    params=[
+        vit, qformer, first_stage, second_stage, with_images, palm_e_of_objects,
+        palm_e_of_pictures, donut,
+    ]
+)  # fmt: skip
 def system(request) -> tuple[nn.Module, Answer]:
     torch.manual_seed(0)
     return request.param()
