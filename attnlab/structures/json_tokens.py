@@ -11,6 +11,7 @@ What comes back is not always what was written (``inverts`` says it of a documen
 - a list of one entry becomes that entry, since ``<sep/>`` stands only between two;
 - numbers, true, false and null become text: ``3`` is "3", ``None`` is "null";
 - an empty object or an empty list as a value becomes "";
+- an empty object among the entries of a list disappears;
 - a key inside the same key: the first closing token ends the outer one;
 - a key that is never closed, as models that are cut short write it, is left out.
 

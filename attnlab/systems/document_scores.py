@@ -13,16 +13,18 @@ of a key 1 and its length. The score is $\max(0, 1 - d(\text{written}, \text{rig
 digit costs little, and a missing line much.
 
 Both are blind to the order of keys, to blanks around texts and to what is empty: keys are sorted,
-the values of all are lists, numbers are texts.
+the values of all are lists. Numbers, true, false and null are texts, as in JSON, so that a document
+that is written as it should be has all scores 1.
 
 The distance between trees is computed by apted, of the extra ``documents``.
 
 Kim, Hong, Yim, Nam, Park, Yim, Hwang, Yun, Han, Park. OCR-free Document Understanding Transformer.
 ECCV 2022, arXiv:2111.15664, section 4.2; costs and the sorting of keys are those of the authors'
-code, which takes another library. Pawlik, Augsten. Efficient Computation of the Tree Edit Distance.
-ACM TODS 2015, for the algorithm.
+code, which takes another library, and Python's names of true and false. Pawlik, Augsten. Efficient
+Computation of the Tree Edit Distance. ACM TODS 2015, for the algorithm.
 """
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -87,7 +89,9 @@ def _normalised(value: Any) -> Any:
         return found
     if isinstance(value, list):
         return [each for each in map(_normalised, value) if each]
-    return "" if value is None else str(value).strip()
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    return str(value).strip()
 
 
 def _fields(value: Any, way: str) -> list[Field]:

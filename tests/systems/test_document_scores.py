@@ -1,12 +1,14 @@
 """Scores of documents: by hand, and the distance of trees against all ways to match them."""
 
 import sys
+from collections import Counter
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from attnlab.structures.json_tokens import read, written
 from attnlab.systems import document_scores
 from attnlab.systems.document_scores import field_f1, fields, text_edits, tree_score
 
@@ -16,7 +18,10 @@ MENU = {"menu": [{"name": "tea", "count": 2}, {"name": "milk"}], "total": "3.50"
 def test_fields_by_hand():
     wanted = [("menu.name", "tea"), ("menu.count", "2"), ("menu.name", "milk"), ("total", "3.50")]
     assert sorted(fields(MENU)) == sorted(wanted)
-    assert fields({"a": ["", " x ", {}], "b": None, "c": []}) == [("a", "x")]
+    assert fields({"a": ["", " x ", {}], "b": {"d": ""}, "c": []}) == [("a", "x")]
+    assert fields({"a": None, "b": [True, False, 2.5]}) == [
+        ("a", "null"), ("b", "true"), ("b", "false"), ("b", "2.5"),
+    ]  # fmt: skip
     assert fields([{"a": "x"}, {"a": "y"}]) == [("a", "x"), ("a", "y")]
 
 
@@ -41,10 +46,41 @@ def test_f1_counts_fields_of_all_documents_together():
         ({"text_sequence": "x" * 50}, {"a": "3.50"}, 0),
         ({"b": "tea", "a": 1}, {"a": "1", "b": " tea"}, 1),
         ({"m": [{"a": "x"}]}, {"m": [{"a": "x"}, {"a": "yz"}]}, 4 / 8),
+        ({"a": "true", "b": "null"}, {"a": True, "b": None}, 1),
     ],
 )
 def test_tree_scores_by_hand(written, right, score):
     assert tree_score(written, right) == pytest.approx(score)
+
+
+VALUES = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+)
+TEXTS = st.text("ab .1é", max_size=4)
+
+
+@st.composite
+def json_documents(draw, used=frozenset()):
+    """What can be written: no key inside itself, and lists of objects or of all else."""
+    keys = draw(st.lists(st.sampled_from("uvwxyz").filter(lambda key: key not in used), max_size=3,
+                         unique=True))  # fmt: skip
+    found = {}
+    for key in keys:
+        simple = VALUES | TEXTS
+        inner = json_documents(used | {key}) if len(used) < 2 else simple
+        lists = st.lists(inner, max_size=3) | st.lists(simple, max_size=3)
+        found[key] = draw(st.one_of(simple, inner, lists))
+    return found
+
+
+@settings(max_examples=100, deadline=None)
+@given(json_documents())
+def test_a_document_that_is_written_as_it_should_be_has_all_scores_1(document):
+    found = read(written(document))
+    assert Counter(fields(found)) == Counter(fields(document))
+    if fields(document):
+        assert field_f1([found], [document]) == 1
+        assert tree_score(found, document) == 1
 
 
 DOCUMENTS = st.recursive(
