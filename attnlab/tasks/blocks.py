@@ -100,8 +100,15 @@ class World:
         """The table seen from the front, (3, side, side), red, green and blue light from 0 to 1.
 
         A block has 2 × 2 pixels, the lowest row of pixels is that of the lowest blocks, and yellow
-        is red and green. The picture is square, with as many rows of blocks as there are places.
+        is red and green. The picture is square, with as many rows of blocks as there are places: a
+        ValueError for a higher stack.
         """
+        highest = max(len(stack) for stack in self.stacks)
+        if highest > len(self.stacks):
+            raise ValueError(
+                f"a picture of {len(self.stacks)} places has as many rows of blocks, and a stack "
+                f"of {highest} does not fit; give the world {highest} places"
+            )
         side = PIXELS * len(self.stacks)
         light = np.zeros((3, side, side), dtype=np.float32)
         for block in self.blocks:
@@ -116,10 +123,17 @@ class World:
 @dataclass(frozen=True)
 class Goal:
     """What is to hold: blocks that stand on others, ((red, blue),), and blocks with nothing on
-    them, (green,)."""
+    them, (green,). A ValueError where nothing is to hold."""
 
     on: tuple[Move, ...] = ()
     clear: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.on and not self.clear:
+            raise ValueError(
+                "a goal asks for something: give blocks that are to stand on others, such as "
+                "on=(('red', 'blue'),), or blocks to clear, such as clear=('green',)"
+            )
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -210,10 +224,11 @@ def _the(under: str) -> str:
 
 @cache
 def _sorted(world: World) -> World:
-    """A world with the same stacks in an order of their own, and as many places as blocks: what a
-    plan depends on."""
+    """A world with the same stacks, sorted, and no more places than blocks: what a plan depends
+    on."""
     stacks = sorted(stack for stack in world.stacks if stack)
-    return World((*stacks, *[()] * (len(world.blocks) - len(stacks))))
+    places = min(len(world.stacks), len(world.blocks))
+    return World((*stacks, *[()] * (places - len(stacks))))
 
 
 @cache
@@ -233,6 +248,8 @@ def _reached(first: World) -> list[tuple[World, tuple[Move, ...]]]:
         for block in world.blocks:
             for onto in (TABLE, *world.blocks):
                 if world.on(block) is not None or world.under(block) == onto:
+                    continue
+                if onto == TABLE and () not in world.stacks:
                     continue
                 if onto != TABLE and (onto == block or world.on(onto) is not None):
                     continue

@@ -93,8 +93,11 @@ def test_goals_are_asked_in_words_and_say_what_is_missing():
     )
 
 
-@pytest.mark.parametrize("blocks", [2, 3])
-def test_shortest_plans_reach_their_goals_and_none_is_shorter(blocks):
+@pytest.mark.parametrize(
+    ("blocks", "places", "out_of_reach"),
+    [(2, 1, True), (2, 2, False), (2, 3, False), (3, 2, True), (3, 3, False), (3, 4, False)],
+)
+def test_shortest_plans_reach_their_goals_and_none_is_shorter(blocks, places, out_of_reach):
     def reached(world, steps):
         """Worlds after so many steps that can be done, found without the planner."""
         worlds = {world}
@@ -110,20 +113,32 @@ def test_shortest_plans_reach_their_goals_and_none_is_shorter(blocks):
             worlds |= after
         return worlds
 
-    for number, world in enumerate(every_world(blocks, blocks)):
-        if number % 7:
+    refused = 0
+    for number, world in enumerate(every_world(blocks, places)):
+        if number % 7 and places > blocks - 1:
             continue
         a, b, *more = world.blocks
         goals = [Goal(on=((a, b),)), Goal(on=((b, a),)), Goal(clear=(b,))]
         goals += [Goal(on=((b, c), (c, a))) for c in more]
         for goal in goals:
-            plan = shortest(world, goal)
+            try:
+                plan = shortest(world, goal)
+            except ValueError:
+                assert all(goal.missing(one) for one in reached(world, 9))
+                refused += 1
+                continue
             if not plan:
                 assert goal.missing(world) == ""
                 continue
             assert outcome(world, goal, written(plan)).right
             nearer = reached(world, len(plan) - 1)
             assert all(goal.missing(one) for one in nearer)
+    assert (refused > 0) == out_of_reach
+
+
+def test_a_tower_on_the_only_place_cannot_be_taken_apart():
+    with pytest.raises(ValueError, match=r"no plan reaches “how to clear red \?” from"):
+        shortest(World((("red", "blue"),)), Goal(clear=("red",)))
 
 
 def test_a_goal_that_no_plan_reaches_is_refused():
@@ -155,6 +170,17 @@ def test_a_picture_shows_each_block_where_it_stands():
     assert (light[:, 4:, 4:].transpose(1, 2, 0) == [1, 0, 0]).all()
     assert light.sum() == 4 * (1 + 2 + 1)
     assert light.dtype == np.float32
+
+
+def test_a_stack_that_is_higher_than_its_picture_is_refused():
+    with pytest.raises(ValueError, match="a stack of 3 does not fit; give the world 3 places"):
+        World((("blue", "yellow", "red"), ())).picture()
+    assert World((("blue", "yellow"), ("red",))).picture().sum() == 4 * (1 + 2 + 1)
+
+
+def test_a_goal_that_asks_for_nothing_is_refused():
+    with pytest.raises(ValueError, match="a goal asks for something: give blocks"):
+        Goal()
 
 
 def test_where_blocks_stand():
