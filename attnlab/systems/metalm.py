@@ -80,14 +80,16 @@ class MetaLM(nn.Module):
         """Logits of the next token at each token.
 
         spans: a number above 0 of the span in which a token stands, and 0 outside of spans; None
-            where there are none. Where the number changes, another span begins.
+            where there are none. Where the number changes, another span begins. A ValueError for
+            a number below 0.
         """
         if spans is None:
             logits: Tensor = self.language_model(tokens, padding)
             return logits
-        inside = spans > 0
         if padding is not None:
-            tokens, inside = tokens.masked_fill(~padding, 0), inside & padding
+            tokens, spans = tokens.masked_fill(~padding, 0), spans.masked_fill(~padding, 0)
+        _refuse_negative(spans)
+        inside = spans > 0
         words = self.language_model.embedding(tokens)
         if inside.any():
             read = self.connect(self.read(tokens, spans, inside)).to(words.dtype)
@@ -99,7 +101,9 @@ class MetaLM(nn.Module):
         self, tokens: Int[Tensor, "b n"], spans: Int[Tensor, "b n"], inside: Bool[Tensor, "b n"]
     ) -> Float[Tensor, "k dim"]:
         """The encoder's vectors of the k tokens inside spans, in their order; each span is a text
-        of its own."""
+        of its own; (0, dim) without any."""
+        if not inside.any():
+            return self.encoder.embedding(tokens)[inside]
         before = nn.functional.pad(spans[:, :-1], (1, 0))
         begins = inside & (spans != before)
         place = torch.arange(tokens.shape[1], device=tokens.device)
@@ -118,6 +122,17 @@ class MetaLM(nn.Module):
         rows = rows.index_put((span, at), words)
         found: Tensor = self.encoder.encode(inputs_embeds=rows, padding=real)[span, at]
         return found
+
+
+def _refuse_negative(spans: Tensor) -> None:
+    """A ValueError where a token stands in a span of a number below 0."""
+    if spans.is_meta or torch.compiler.is_compiling() or not (spans < 0).any():
+        return
+    row, place = (spans < 0).nonzero()[0].tolist()
+    raise ValueError(
+        f"spans should be 0 outside of spans and above 0 inside, got {int(spans[row, place])} at "
+        f"token {place} of row {row}"
+    )
 
 
 class ReadApart(SemiCausal):

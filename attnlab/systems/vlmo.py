@@ -30,8 +30,8 @@ Counts. The base model has 175.4 million parameters and the large one 561.3; the
 are printed as 175 and 562.
 
 Common mistakes: a norm that the experts share; the split counted without the text's first token;
-the padding of the text forgotten as soon as the image stands behind it; one expert's weights taken
-for all in the last layers when a text is read alone, where the dual encoder has the text's own.
+the padding of the text forgotten as soon as the image stands behind it; the expert for pairs used
+in the last layers when a text is read alone, where the dual encoder has the text's own.
 
 Departures.
 - positions are learned vectors that are added to the input, separate for text and image, so that no
@@ -180,8 +180,15 @@ class VLMo(nn.Module):
         hidden: KeyPadding = None, hides: Float[Tensor, "dim"] | None = None,
     ) -> Embedded:  # fmt: skip
         """The class token and the patches before the first layer; where ``hidden`` (b, m) is True,
-        the vector ``hides`` stands in the place of the patch."""
+        the vector ``hides`` stands in the place of the patch. A ValueError for one without the
+        other."""
         m, o = source.shape[1], self.options
+        if (hidden is None) != (hides is None):
+            given, missing = ("hides", "hidden") if hidden is None else ("hidden", "hides")
+            raise ValueError(
+                f"hidden says which patches are hidden, hides what stands in their place: got "
+                f"{given}; give {missing}, too, or neither"
+            )
         if (m, source.shape[2]) != (o.patches, o.features):
             raise ValueError(
                 f"images should have {o.patches} patches of {o.features} numbers, got {m} of "

@@ -90,9 +90,10 @@ class VLMoTraining(nn.Module):
 
     def begins(self, stage: Stage) -> Self:
         """Lets the parameters of one stage learn, and no others. Gives the model itself."""
-        self.stage = check_value("stage", stage, Stage)
-        if stage == "image" and self.visual is None:
-            raise ValueError("the first stage answers with visual words: build it with visual=…")
+        stage = check_value("stage", stage, Stage)
+        if stage == "image":
+            _visual_words(self)
+        self.stage = stage
         for name, parameter in self.named_parameters():
             parameter.requires_grad_(_learns(name, stage))
         return self
@@ -125,6 +126,13 @@ class VLMoTraining(nn.Module):
         """Logits of the word at each of the vectors of a text."""
         read, table = self.before_words(x), self.body.table.weight
         return F.linear(read, table, self.word_bias)[..., : self.vocab]
+
+
+def _visual_words(model: VLMoTraining) -> int:
+    """How many a model answers with; a ValueError for one that was built without them."""
+    if model.visual is None:
+        raise ValueError("the first stage answers with visual words: build it with visual=…")
+    return model.visual.out_features
 
 
 def _learns(name: str, stage: Stage) -> bool:
@@ -183,7 +191,7 @@ class ImageStage(OfStage):
         self.classes = len(centres)
 
     def check(self, model: VLMoTraining) -> None:
-        wanted = (model.begins("image").visual.out_features, model.body.options.features)  # type: ignore[union-attr]
+        wanted = (_visual_words(model), model.body.options.features)
         if self.centres.shape != wanted:
             raise ValueError(
                 f"centres should be {wanted[0]} patches of {wanted[1]} numbers, one for each "

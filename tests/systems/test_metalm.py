@@ -156,9 +156,18 @@ def test_what_padding_holds_changes_nothing():
     spans = torch.zeros_like(batch.inputs)
     spans[:, 5:7] = 1
     wanted = model(batch.inputs, padding, spans=spans)
-    wild, of_wild = batch.inputs.masked_fill(~padding, 999), spans.masked_fill(~padding, 4)
+    wild, of_wild = batch.inputs.masked_fill(~padding, 999), spans.masked_fill(~padding, -4)
     found = model(wild, padding, spans=of_wild)
     torch.testing.assert_close(found[padding], wanted[padding])
+
+
+def test_without_a_span_there_is_nothing_to_read():
+    model, tokens = system(), texts(2).inputs
+    none = torch.zeros_like(tokens)
+    read = model.read(tokens, none, none > 0)
+    assert read.shape == (0, 12)
+    assert read.dtype == torch.float64
+    assert model.connect(read).shape == (0, 20)
 
 
 def test_gradients_reach_all_three_parts():
@@ -219,6 +228,11 @@ def test_bfloat16_and_autocast_are_near_float32(kind):
         ),
         (lambda m, t: m(t, spans=torch.ones(5, 3).long()), ValueError, "n is 3, expected 11"),
         (lambda m, t: m(t, spans=torch.ones(5, 11)), ValueError, "spans.*float32"),
+        (
+            lambda m, t: m(t, spans=torch.zeros_like(t).index_fill(1, torch.tensor([3]), -2)),
+            ValueError,
+            "0 outside of spans and above 0 inside, got -2 at token 3 of row 0",
+        ),
         (
             lambda m, t: system(max_len=4)(t, spans=torch.ones_like(t)),
             ValueError,

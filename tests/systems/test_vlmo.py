@@ -279,7 +279,17 @@ def test_the_printed_size(size):
         (lambda m, t, s: m(t, source=s[:, :5]), ValueError, "7 patches of 11 numbers, got 5 of 11"),
         (lambda m, t, s: m.read_image(s[..., :4]), ValueError, "got 7 of 4"),
         (lambda m, t, s: m.read_image(s.long()), ValueError, "source.*int64"),
-        (lambda m, t, s: m.read_text(t[:, :0]), ValueError, "n is 0|empty"),
+        (lambda m, t, s: m.read_text(t[:, :0]), ValueError, "n is 0"),
+        (
+            lambda m, t, s: m.embed_image(s, hidden=torch.zeros(2, 7, dtype=torch.bool)),
+            ValueError,
+            "got hidden; give hides, too, or neither",
+        ),
+        (
+            lambda m, t, s: m.embed_image(s, hides=torch.zeros(20).double()),
+            ValueError,
+            "got hides; give hidden, too, or neither",
+        ),
         (
             lambda m, t, s: m.read_text(t, torch.zeros_like(t, dtype=torch.bool)),
             ValueError,
