@@ -11,8 +11,8 @@ has to be seen. This is a document reader's work in small (``attnlab.systems.don
 first trained to read, then to parse.
 
 The letters are those of the bitmap font that comes with Pillow, 6 × 11 pixels each; Pillow is
-needed to draw them. No pair of a word and a price occurs in both splits; every word and every price
-occurs in each.
+needed to draw them. No pair of a word and a price occurs in both splits; of groceries, every word
+and every price occurs in each.
 """
 
 from collections.abc import Sequence

@@ -17,6 +17,7 @@ from attnlab.tasks.receipts import (
     _pixels,
     drawn,
 )
+from attnlab.tasks.sequences import in_split
 
 CHARACTERS = "abcdefghijklmnopqrstuvwxyz0123456789."
 DOCUMENTS = Receipts().batch("validation", 211, seed=3)
@@ -88,7 +89,17 @@ def test_at_the_place_of_an_answer_stands_its_character(form, words):
                 assert apart[name] <= 4  # a neighbour may reach into its cell
 
 
-def test_no_pair_is_in_both_splits_and_words_and_prices_are_in_each():
+def test_every_word_of_the_groceries_and_every_price_is_in_both_splits():
+    pairs = np.stack(np.meshgrid(range(1000), range(len(ITEMS)), indexing="ij"), -1).reshape(-1, 2)
+    for split in ("train", "validation"):
+        prices, items = pairs[in_split(pairs, split)].T
+        assert len(set(prices)) == 1000
+        assert len(set(items)) == len(ITEMS)
+        drawn_rows = Receipts()._rows(split, 97, np.random.default_rng(0))[:, :2]
+        assert in_split(drawn_rows, split).all()
+
+
+def test_no_pair_is_in_both_splits():
     for words in ("groceries", "letters"):
         task = Receipts(words=words)
         pairs = {
@@ -100,9 +111,6 @@ def test_no_pair_is_in_both_splits_and_words_and_prices_are_in_each():
             for split in ("train", "validation")
         }
         assert pairs["train"].isdisjoint(pairs["validation"])
-        if words == "groceries":
-            for split in pairs.values():
-                assert {item for _, item in split} == set(ITEMS)
 
 
 def test_a_few_examples_are_the_same_for_every_seed_and_are_those_of_the_whole():
