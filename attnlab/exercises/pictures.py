@@ -133,7 +133,7 @@ check_contrastive = Exercise(
             "Only the own pairs count there. Without the wrong ones all vectors may become equal."
         ),
     },
-    praise="One query that is near is enough; so one may do the work of all.",
+    praise="Only the best query counts, so one may learn to answer for all.",
 )  # fmt: skip
 
 
