@@ -134,3 +134,11 @@ def test_a_loop_that_its_card_does_not_claim_is_told_what_to_claim() -> None:
     with pytest.raises(AssertionError, match=r"`launches` should say how, as \{'recurrent': n\}"):
         mechanisms._check_launches("recurrent", sympy.Integer(1), (16, 32, 64), (165, 325, 645))
     mechanisms._check_launches("recurrent", sympy.Symbol("n"), (16, 32, 64), (165, 325, 645))
+
+
+@pytest.mark.timeout(60)
+def test_lengths_with_few_pairs_of_tiles() -> None:
+    """A claim whose constant is large leaves a tile or more of the shortest length."""
+    n = sympy.Symbol("n")
+    assert mechanisms._few_pairs(n**2 / 16**2, (512, 1024), 16) == (128, 256)
+    assert mechanisms._few_pairs(301 + n, (512, 1024), 16) == (16, 32)

@@ -5,7 +5,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from attnlab.measure.tables import merged, write
+from attnlab.core.files import checked_place
+from attnlab.measure.tables import in_turn, merged, write
 
 
 def main(program: str, kind: str, arguments: Sequence[str]) -> int:
@@ -20,10 +21,11 @@ def main(program: str, kind: str, arguments: Sequence[str]) -> int:
     made.add_argument("--json", type=Path, metavar="FILE", required=True, help="write all there")
     options = made.parse_args(arguments)
     try:
-        if options.json.exists() and options.json not in options.files:
-            raise ValueError(f"{options.json} is there already: name it among the files, too")
-        together = merged(options.files, f"{kind}s")
-        write(options.json, together)
+        with in_turn(checked_place(options.json)):  # its rows may be among those that are joined
+            if options.json.exists() and options.json not in options.files:
+                raise ValueError(f"{options.json} is there already: name it among the files, too")
+            together = merged(options.files, f"{kind}s")
+            write(options.json, together)
     except (OSError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2

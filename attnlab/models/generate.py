@@ -17,7 +17,13 @@ from torch import Tensor
 
 from attnlab.core.integers import check_integer
 from attnlab.core.modes import mode
-from attnlab.models.inputs import check_input, check_tensor, check_vectors, in_vocabulary
+from attnlab.models.inputs import (
+    Reading,
+    check_input,
+    check_tensor,
+    check_vectors,
+    in_vocabulary,
+)
 from attnlab.models.options import check_real, check_switch
 from attnlab.models.tiny import DecoderState, TinyTransformer, check_model
 from attnlab.objectives.prefix_lm import sees
@@ -194,6 +200,7 @@ def _checked_vectors(
     check_vectors("inputs_embeds", vectors, model)
     if vectors.shape[1] == 0:
         raise ValueError("the prompt is empty (n = 0); give at least one vector to start from")
+    Reading.either(model, None, vectors[:, -model.max_len :])  # refuses those of another device
     return torch.zeros(len(vectors), 0, dtype=torch.int64, device=vectors.device)
 
 

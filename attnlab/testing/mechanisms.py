@@ -714,8 +714,8 @@ def _launches(card: Card, variant: int, form: str) -> tuple[sympy.Expr, tuple[in
     claim = _in_n_alone(card, "launches", form, _with(card, variant, capacity))
     if claim.free_symbols:  # what grows takes long to count
         lengths = (SHORT if lengths == FEW else lengths)[::2]
-        while form == "tiled" and _at(claim, lengths)[-1] > ENOUGH:  # each pair of tiles calls some
-            lengths = tuple(n // 2 for n in lengths)
+        if form == "tiled":  # each pair of tiles calls some
+            lengths = _few_pairs(claim, lengths, vars(chosen(card, variant))["tile"])
     # Structures are read, and PyTorch's LSTM is one kernel on every device but the meta one.
     device = "cpu" if card.family == "structure" or (card.name, form) == LSTM else "meta"
     counted = []
@@ -726,6 +726,14 @@ def _launches(card: Card, variant: int, form: str) -> tuple[sympy.Expr, tuple[in
             layer(x)  # a layout is made once for each length and pattern, and kept
             counted.append(count(layer, x, backward=True).operations)
     return claim, lengths, counted
+
+
+def _few_pairs(claim: sympy.Expr, lengths: tuple[int, ...], tile: int) -> tuple[int, ...]:
+    """The lengths, halved until the longest has no more pairs of tiles than are ``ENOUGH``, or the
+    shortest would be less than a tile."""
+    while _at(claim, lengths)[-1] > ENOUGH and lengths[0] >= 2 * tile:
+        lengths = tuple(n // 2 for n in lengths)
+    return lengths
 
 
 def _at(claim: sympy.Expr, lengths: Sequence[int]) -> list[float]:

@@ -54,6 +54,7 @@ class Processes:
         self.store = _store(limit) if self.count > 1 else None
         self.place = "the beginning"
         self.called: list[str] = []  # layers, in this step
+        self.used: set[str] = set()  # layers that need not be gathered
         self.at(self.place)
 
     # --- who is missing ------------------------------------------------------------------------
@@ -61,9 +62,8 @@ class Processes:
     def at(self, place: str) -> None:
         """Say where this process is, for the errors of others."""
         self.place = place
-        if self.called:
-            self.called.clear()
-            self._say("called", "")
+        self.called.clear()
+        self.used.clear()
         self._say("at", place)
 
     def call(self, layer: str) -> None:
@@ -71,7 +71,28 @@ class Processes:
         that receives more than it asked for."""
         self.called.append(layer)
         if self.device.type == "cpu":
-            self._say("called", "\n".join(self.called))
+            self._say_called(len(self.called) - 1, layer)
+
+    def use(self, layer: str) -> None:
+        """Note a layer that is there already. Its calls exchange nothing, so their order plays no
+        part; but its gradients are summed over the processes, all of which should have them."""
+        self.used.add(layer)
+
+    def call_backward(self) -> None:
+        """Say that the backward pass comes next, and through which of the layers that are used."""
+        through = f" through {', '.join(sorted(self.used))}" if self.used else ""
+        self.call(f"the backward pass{through}")
+
+    def _say_called(self, number: int, layer: str) -> None:
+        """Each layer is said once, with the place, which tells it from those of earlier steps."""
+        self._say(f"called/{number}", f"{self.place}\n{layer}")
+
+    def _called_by(self, rank: int) -> list[str]:
+        """The layers that a process has said to have called at this place."""
+        called: list[str] = []
+        while (said := self._said(f"called/{len(called)}", rank).partition("\n"))[0] == self.place:
+            called.append(said[2])
+        return called
 
     @contextmanager
     def explained(self) -> Iterator[None]:
@@ -106,13 +127,22 @@ class Processes:
         the layers at which the processes part."""
         self._say("left", self.place)
         others = [rank for rank in range(self.count) if rank != self.rank]
-        ends = time.monotonic() + min(self.limit, _ANSWER)
-        while time.monotonic() < ends and not all(self._said("left", rank) for rank in others):
-            time.sleep(0.05)
+        self._await("left", others)
         gone = [rank for rank in others if not self._said("left", rank)]
-        first = str(error).splitlines()[0][:_WORDS]
-        if parting := self._parting():
-            return ProcessesError(f"{parting} ({first})")
+        words = self._parting() or self._lost(gone, others)
+        self._say("read", words)
+        if self.is_first:  # which may keep the store, so that it ends after the others have read
+            self._await("read", [rank for rank in others if rank not in gone])
+        return ProcessesError(f"{words} ({str(error).splitlines()[0][:_WORDS]})")
+
+    def _await(self, what: str, ranks: Sequence[int]) -> None:
+        """Wait some seconds at most until each of these processes has said it."""
+        ends = time.monotonic() + min(self.limit, _ANSWER)
+        while time.monotonic() < ends and not all(self._said(what, rank) for rank in ranks):
+            time.sleep(0.05)
+
+    def _lost(self, gone: Sequence[int], others: Sequence[int]) -> str:
+        """Who did not come, and where each of them was last, as a sentence."""
         who = "none of the others is missing"
         if gone:
             some = "process" if len(gone) == 1 else "processes"
@@ -122,17 +152,16 @@ class Processes:
             + (f" and stopped: {stopped}" if (stopped := self._said("stopped", rank)) else "")
             for rank in gone or others
         ]
-        return ProcessesError(
+        return (
             f"Process {self.rank} of {self.count} lost the others at {self.place}, where it waits "
-            f"{self.limit:g} s at most: {who}; {'; '.join(said)} "
-            f"({first})"
+            f"{self.limit:g} s at most: {who}; {'; '.join(said)}"
         )
 
     def _calls(self) -> list[list[str]]:
         """The layers that each process has called in this step; none where they are not at one."""
         if len({self._said("at", rank) for rank in range(self.count)}) > 1:
             return [[] for _ in range(self.count)]
-        return [self._said("called", rank).splitlines() for rank in range(self.count)]
+        return [self._called_by(rank) for rank in range(self.count)]
 
     def _parting(self) -> str:
         """The first layer that is not the same in all processes, as a sentence; nothing where all
@@ -150,10 +179,11 @@ class Processes:
 
     def check_called(self) -> None:
         """Raise ProcessesError, in all processes, where they did not call the same layers."""
-        words = "\n".join([*self.called, "no further one"])
-        digest = int.from_bytes(sha256(words.encode()).digest()[:7])
+        layers = [*self.called, "no further one"]
+        digest = int.from_bytes(sha256("\n".join(layers).encode()).digest()[:7])
         if len(set(self.gathered(torch.tensor([digest])).tolist())) > 1:
-            self._say("called", words)
+            for number, layer in enumerate(layers):
+                self._say_called(number, layer)
             self.wait()
             raise ProcessesError(self._parting())
 

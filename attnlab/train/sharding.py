@@ -68,11 +68,20 @@ def called_layers(model: nn.Module) -> Iterator[set[nn.Module]]:
 @contextmanager
 def noted_layers(learner: Learner, processes: Processes) -> Iterator[None]:
     """Inside, each of several processes says which layers it calls, for the error where they
-    differ."""
+    differ: those that are gathered one by one in their order, and which of the others it uses."""
+    from torch.distributed.fsdp import FSDPModule
+
     names = {module: f"'{name.removeprefix('model.')}'" for name, module in learner.named_modules()}
+
+    def note(layer: nn.Module, _: Any) -> None:
+        if isinstance(layer, FSDPModule):
+            processes.call(names[layer])
+        elif any(parameter.requires_grad for parameter in layer.parameters()):
+            processes.use(names[layer])
+
     hooks = [
-        layer.register_forward_pre_hook(lambda one, _: processes.call(names[one]), prepend=True)
-        for layer in _layers(learner)
+        layer.register_forward_pre_hook(note, prepend=True)
+        for layer in dict.fromkeys(_layers(learner))  # shared ones stand there several times
     ]
     try:
         yield

@@ -157,7 +157,7 @@ class Stepper:
                 loss = torch.zeros((), device=self.device)
                 for piece, charges in self._losses(learner, part, full_batch.largest):
                     if self.shares is not None:
-                        self.processes.call("the backward pass")
+                        self.processes.call_backward()
                     weight = self.processes.count / full_batch.scored
                     (weight * (piece if charges is None else piece + charges)).backward()
                     loss = loss + piece.detach()

@@ -2,15 +2,17 @@
 
 import json
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 
 from attnlab import experiments
 from attnlab.experiments.__main__ import main
+from attnlab.measure import merge_command
 from attnlab.measure.__main__ import main as measure_main
 from attnlab.measure.report import Row, plain
-from attnlab.measure.tables import stored, write_rows
+from attnlab.measure.tables import merged, stored, write_rows
 from attnlab.parallel.launch import in_processes
 
 PLANTED = '''"""Planted: two grids of tiny models, and who trained each."""
@@ -22,7 +24,7 @@ from attnlab.experiments.grid import Arm, Grid, Grids
 from attnlab.tasks import task
 
 def score(trained):
-    with Path(os.environ["WHO"]).open("a") as file:
+    with Path(__file__).with_name("who").open("a") as file:
         file.write(f"{trained.name}, {trained.seed} by {os.getpid()}\\n")
     return {"number": float(sum(map(ord, trained.name)) + trained.seed), "other": 2.0}
 
@@ -51,7 +53,6 @@ def _runs(group: Any, folder: str, name: str) -> None:
 @pytest.fixture
 def planted(tmp_path: Path, monkeypatch: Any) -> Path:
     (tmp_path / "planted.py").write_text(PLANTED)
-    monkeypatch.setenv("WHO", str(tmp_path / "who"))
     monkeypatch.setattr(experiments, "__path__", [*experiments.__path__, str(tmp_path)])
     return tmp_path
 
@@ -89,6 +90,65 @@ def test_files_of_parts_are_joined(planted: Path, capsys: Any) -> None:
     assert main(["merge", *map(str, parts), "--json", str(joined)]) == 2
     assert "is there already: name it among the files" in capsys.readouterr().err
     assert main(["merge", *map(str, [joined, *parts]), "--json", str(joined)]) == 0
+
+
+def test_a_run_that_trains_nothing_leaves_the_machines_of_a_joined_file(planted: Path) -> None:
+    for rank in (0, 1):
+        part = f"{rank + 1}/2"
+        given = ["--threads", "1", "--part", part, "--json", str(planted / f"part-{rank}")]
+        assert main(["planted", *given]) == 0
+    parts, joined = [planted / "part-0", planted / "part-1"], planted / "joined"
+    elsewhere = json.loads(parts[1].read_text())
+    elsewhere["machine"]["processor"] = "another"
+    parts[1].write_text(json.dumps(elsewhere))
+    assert main(["merge", *map(str, parts), "--json", str(joined)]) == 0
+    before = json.loads(joined.read_text())["machine"]
+    assert before["processor"].endswith("; another")
+    assert main(["planted", "--threads", "1", "--json", str(joined)]) == 0
+    assert json.loads(joined.read_text())["machine"] == before
+
+
+def test_the_machine_of_a_file_is_that_of_its_rows(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    for processor, figures, measured, wanted in (
+        ("A", "a", 1.0, "A"),  # the first
+        ("B", "ab", 1.0, "A; B"),  # a is kept, b is new
+        ("C", "ab", 1.0, "A; B"),  # nothing is new
+        ("A", "c", 1.0, "A; B"),
+        ("D", "abc", 2.0, "D"),  # nothing is kept
+    ):
+        rows = [plain(Row(figure, measured, quartiles=(0.5, 2.0))) for figure in figures]
+        described = {"processor": processor}
+        write_rows(path, "topics", "one", rows, described=described, quick=False)
+        assert json.loads(path.read_text())["machine"] == {"processor": wanted}
+
+
+def test_rows_that_come_while_files_are_joined_are_kept(tmp_path: Path, monkeypatch: Any) -> None:
+    """The file that is written to is one of those that are joined, and a run writes to it."""
+    first, second = (file_of(tmp_path / name, Row(name, 1.0)) for name in "ab")
+    late = [plain(Row("late", 1.0))]
+    run = Thread(
+        target=write_rows, args=(Path(first), "experiments", "one", late),
+        kwargs={"described": {"processor": "A"}, "quick": False},
+    )  # fmt: skip
+
+    def slowly(*given: Any) -> Any:
+        together = merged(*given)
+        run.start()
+        run.join(1.0)
+        return together
+
+    monkeypatch.setattr(merge_command, "merged", slowly)
+    assert main(["merge", first, second, "--json", first]) == 0
+    run.join()
+    found = stored(Path(first), "experiments", quick=False)["one"]
+    assert {row["figure"] for row in found} == {"a", "b", "late"}
+
+
+def test_nothing_is_joined_in_a_folder_that_is_not_there(tmp_path: Path, capsys: Any) -> None:
+    first = file_of(tmp_path / "a", Row("x", 1.0))
+    assert main(["merge", first, "--json", str(tmp_path / "no" / "joined")]) == 2
+    assert "does not exist; make it first" in capsys.readouterr().err
 
 
 def test_more_parts_than_trainings(planted: Path, capsys: Any) -> None:
@@ -137,7 +197,15 @@ def file_of(path: Path, *rows: Row, kinds: str = "experiments", **other: Any) ->
     ("second", "sentence"),
     [
         ({"rows": [Row("x", 51.0, "%")]}, "disagree about 'x' of one: 50 and 51 %; leave out"),
-        ({"rows": [Row("x", 50.0, "%", note="other")]}, "disagree about 'x' of one"),
+        (
+            {"rows": [Row("x", 50.0, "%", note="other")]},
+            "disagree about the note of 'x' of one: nothing and other; leave out",
+        ),
+        (
+            {"rows": [Row("x", 50.0, "%", quartiles=(49.0, 51.0))]},
+            "disagree about the quartiles of 'x' of one: nothing and [49.0, 51.0]; leave out",
+        ),
+        ({"rows": [Row("x", 50.0, "s")]}, "disagree about the unit of 'x' of one: % and s; leave"),
         ({"rows": [], "quick": True}, "rows of --quick are not joined with others"),
         ({"rows": [], "machine": {}}, "holds something else than results of experiments"),
         ({}, "there is no file"),
@@ -182,3 +250,36 @@ def test_figures_of_two_machines(tmp_path: Path, capsys: Any) -> None:
     assert "of different machines (processor: A; B)" in told
     same = [file_of(tmp_path / name, Row(name, 1.0), kinds="topics") for name in "pq"]
     assert measure_main(["merge", *same, "--json", str(joined)]) == 0
+
+
+def test_a_fact_that_only_one_machine_has(tmp_path: Path, capsys: Any) -> None:
+    """Whatever the order of the files, it is named; a joined file that is joined again names no
+    machine twice."""
+    on_one = {"processor": "A", "GPU": "G"}
+    for kinds, run in (("experiments", main), ("topics", measure_main)):
+        without = file_of(tmp_path / "a", Row("x", 1.0), kinds=kinds, machine={"processor": "A"})
+        with_one = file_of(tmp_path / "b", Row("y", 1.0), kinds=kinds, machine=on_one)
+        for order, said in (((without, with_one), "none; G"), ((with_one, without), "G; none")):
+            joined = tmp_path / f"{kinds}-{said}"
+            code = run(["merge", *order, "--json", str(joined)])
+            assert code == (2 if kinds == "topics" else 0)
+            if kinds == "topics":
+                assert f"of different machines (GPU: {said})" in capsys.readouterr().err
+                continue
+            assert json.loads(joined.read_text())["machine"] == {"processor": "A", "GPU": said}
+            assert run(["merge", str(joined), *order, "--json", str(joined)]) == 0
+            assert json.loads(joined.read_text())["machine"] == {"processor": "A", "GPU": said}
+
+
+def test_a_file_that_does_not_say_whether_it_was_quick(tmp_path: Path, capsys: Any) -> None:
+    """It was not: its rows are joined, and --quick does not replace them."""
+    old = Path(file_of(tmp_path / "old", Row("x", 1.0)))
+    old.write_text(
+        json.dumps({k: v for k, v in json.loads(old.read_text()).items() if k != "quick"})
+    )
+    new, joined = file_of(tmp_path / "new", Row("y", 1.0)), tmp_path / "joined"
+    assert main(["merge", str(old), new, "--json", str(joined)]) == 0
+    found = stored(joined, "experiments", quick=False)["one"]
+    assert [row["figure"] for row in found] == ["x", "y"]
+    with pytest.raises(OSError, match="holds rows that --quick would replace"):
+        stored(old, "experiments", quick=True)

@@ -402,3 +402,12 @@ def test_a_prompt_of_vectors_that_does_not_fit_is_refused(make, tokens, change, 
     given = {"tokens": None, "steps": 3, "inputs_embeds": vectors, **change(vectors, tokens)}
     with pytest.raises(ValueError, match=words):
         generate(model, **given)
+
+
+def test_vectors_of_another_device_are_refused(make):
+    model = make()
+    elsewhere = torch.zeros(2, 3, model.dim, device="meta")
+    with pytest.raises(ValueError, match="inputs_embeds is on meta but the model is on cpu; move"):
+        generate(model, None, 2, inputs_embeds=elsewhere)
+    longer = torch.zeros(2, model.max_len + 1, model.dim)  # the last of them are read
+    assert generate(model, None, 2, inputs_embeds=longer).shape == (2, 2)

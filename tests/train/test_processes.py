@@ -4,9 +4,12 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
+
+from attnlab.train import processes
 
 LAUNCHERS = {
     "accelerate": "accelerate.commands.launch --multi_gpu --num_processes 2 --num_machines 1 "
@@ -177,3 +180,79 @@ def test_killed_under_torchrun_and_resumed_by_one_two_and_one(
         assert [row[column] for row in rows] == pytest.approx(
             [row[column] for row in unbroken], rel=1e-5
         )
+
+
+class Store(dict):
+    """What processes have said, and how many letters it took."""
+
+    letters = 0
+
+    def set(self, key, words):
+        self[key] = words.encode()
+        self.letters += len(words)
+
+    def check(self, keys):
+        return all(key in self for key in keys)
+
+    def get(self, key):
+        return self[key]
+
+
+@pytest.fixture
+def two(monkeypatch):
+    """Two processes with one store, here in one."""
+    store = Store()
+    monkeypatch.setattr(processes, "_store", lambda limit: store)
+    return [
+        processes.Processes(
+            SimpleNamespace(num_processes=2, process_index=rank, is_main_process=not rank),
+            torch.device("cpu"),
+            8.0,
+        )
+        for rank in (0, 1)
+    ]
+
+
+def test_each_call_of_a_layer_is_said_once(two):
+    """All calls said again at each of them would take letters as the square of their number."""
+    said = []
+    for calls in (100, 200):
+        two[0].at(f"step {calls}")
+        before = two[0].store.letters
+        for number in range(calls):
+            two[0].call(f"'layers.{number % 10}'")
+        said.append(two[0].store.letters - before)
+    assert said[1] == 2 * said[0]
+
+
+def test_where_two_processes_part(two):
+    """What they called in earlier steps, or have not come to yet, is no difference."""
+    first, second = two
+    for step, calls, parting in (
+        (1, ("abc", "abc"), ""),
+        (2, ("ab", "a"), ""),
+        (3, ("", ""), ""),
+        (4, ("ab", "acb"), "number 2 is b in process 0 and c in process 1"),
+    ):
+        for process, layers in zip(two, calls, strict=True):
+            process.at(f"step {step}")
+            for layer in layers:
+                process.call(layer)
+        assert parting in first._parting()
+        assert first._parting() == second._parting()
+        assert bool(parting) == bool(first._parting())
+    for process, layers in zip(two, ("ab", "ba"), strict=True):
+        process.at("step 5")
+        for layer in layers:
+            process.use(layer)
+        process.call_backward()
+    assert first._parting() == ""  # the order plays no part
+    second.use("c")
+    for process in two:
+        process.call_backward()
+    assert (
+        "number 2 is the backward pass through a, b in process 0 and the backward pass through "
+        "a, b, c in process 1"
+    ) in first._parting()
+    second.at("the callbacks of step 5")
+    assert first._parting() == ""

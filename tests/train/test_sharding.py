@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from attnlab.train import fit
-from attnlab.train.sharding import check_shardable
+from attnlab.train.learner import Learner
+from attnlab.train.sharding import check_shardable, noted_layers
 from tests.train.test_learner import Headed
 from tests.train.test_processes import launched
 
@@ -152,3 +153,19 @@ def test_one_process_refuses_shares_before_the_model_is_touched(toy, successor, 
     with pytest.raises(ValueError, match="sharded=True divides a model among several processes"):
         fit(model, successor(), 2, sharded=True, progress=False)
     assert all(torch.equal(value, before[name]) for name, value in weights(model).items())
+
+
+def test_a_layer_is_noted_once_a_call_if_it_is_gathered_alone(monkeypatch):
+    """A block of shared depth stands in its list once for each of its turns; of layers of an
+    objective, and of those that share a matrix, it is noted that they are used."""
+    monkeypatch.setattr(torch.distributed.fsdp, "FSDPModule", nn.Linear)  # which ones are gathered
+    block, whole, called, used = nn.Linear(3, 3), nn.LayerNorm(3), [], []
+    model = nn.Module()
+    model.blocks = nn.ModuleList([block, whole, block, nn.Identity()])
+    learner = Learner(model, nn.Identity())
+    with noted_layers(learner, SimpleNamespace(call=called.append, use=used.append)):
+        for layer in model.blocks:
+            layer(torch.zeros(2, 3))
+    block(torch.zeros(2, 3))
+    assert called == ["'blocks.0'", "'blocks.0'"]
+    assert used == ["'blocks.1'"]
