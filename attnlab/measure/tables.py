@@ -49,6 +49,7 @@ def stored(path: Path | None, kinds: str, *, quick: bool) -> dict[str, list[dict
     """The rows that earlier runs have left in the file, by module, to go on from and to keep."""
     found = held(path, kinds)
     try:
+        found.get("machine", {}).items()
         for row in chain(*found.get(kinds, {}).values()):
             from_plain(row)
     except (TypeError, AttributeError):
@@ -162,7 +163,7 @@ def _machine(each: Sequence[Mapping[str, str]]) -> dict[str, str]:
     """The facts of all machines, those that differ one after the other; each may be joined of some
     already."""
     names = dict.fromkeys(name for one in each for name in one)
-    facts = {name: [one.get(name, "none").split(_AND) for one in each] for name in names}
+    facts = {name: [str(one.get(name, "none")).split(_AND) for one in each] for name in names}
     return {name: _AND.join(dict.fromkeys(chain(*values))) for name, values in facts.items()}
 
 

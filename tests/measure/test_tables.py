@@ -208,6 +208,7 @@ def file_of(path: Path, *rows: Row, kinds: str = "experiments", **other: Any) ->
         ({"rows": [Row("x", 50.0, "s")]}, "disagree about the unit of 'x' of one: % and s; leave"),
         ({"rows": [], "quick": True}, "rows of --quick are not joined with others"),
         ({"rows": [], "machine": {}}, "holds something else than results of experiments"),
+        ({"rows": [], "machine": "A"}, "holds something else than results of experiments"),
         ({}, "there is no file"),
     ],
 )
