@@ -1,11 +1,13 @@
 """Interleaved texts: what a model learns that reads words and images together from the start.
 
 One system (``attnlab.systems.frozen.WithImages``, of the sizes of ``words_for_images``) is trained
-from nothing, language model and image encoder together, as KOSMOS-1 is. Its sentences are those of
-``attnlab.tasks.interleaved``: text is all six kinds in words; captions are images with "this is a
-four"; interleaved are two images with "the larger is nine". All kinds are then asked about images,
-and also those which no arm but the last has ever read about images: among them matrix puzzles,
-where eight images are shown and the likeliest of ten words is the answer.
+from nothing, language model and image encoder together. (KOSMOS-1 trains its language model from
+nothing, too; of its image encoder, a CLIP that was trained before, only the last layer.) Sentences
+are those of ``attnlab.tasks.interleaved``: text is all six kinds in words; captions are images with
+"this is a four"; interleaved are two images with "the larger is nine". All kinds are then asked
+about images, and also those which no arm but the last has ever read about images: among them matrix
+puzzles, where eight images are shown and the likeliest of ten words is the answer. What an answer
+is compared with is the most frequent one (``words_for_images.most_frequent``).
 
     text, captions, interleaved    four sentences of ten are text, the others have images
     text and captions              no sentence compares two images
@@ -14,9 +16,11 @@ where eight images are shown and the likeliest of ten words is the answer.
     puzzles too                    the first arm, and a third of what has images are puzzles
 
 Each arm has 800 updates of 32 sentences at a learning rate of 0.003 for each of three seeds; no
-other rate was tried, for no arm. Two more scores say what a right answer to a puzzle rests on:
-"next, rule hidden", where the first two rows are black, and "next, row hidden", where the last one
-is.
+other rate was tried, for no arm. Puzzles are also asked with some panels black. In "next, last row
+hidden" these are the seventh and the eighth, without which no answer can be known: a model that is
+right as often as before has not read them. In "next, first rows hidden" they are the six before.
+All three rows go on by one step, so that the last row alone gives the answer, and a model that
+solves every puzzle may lose nothing: these rows do not say whether a rule was found.
 
     python -m attnlab.experiments interleaved_texts --threads 1 --json \\
         attnlab/experiments/assets/91_interleaved_texts.json
@@ -36,8 +40,9 @@ from attnlab.tasks import Batch
 from attnlab.tasks.interleaved import Interleaved
 
 SHARE = 0.6
-HIDDEN = {"rule": range(6), "row": range(6, 8)}
-"""Which of the eight panels are black, by what they hide."""
+HIDDEN = {"first rows": range(6), "last row": range(6, 8)}
+"""Which of the eight panels are black. Without the last row no answer can be known; without the
+first ones every answer can."""
 TOGETHER = Interleaved(written=KINDS, shown=("is", "larger"), share=SHARE)
 
 

@@ -14,10 +14,13 @@ four". All six kinds are asked about unseen digits, matrix puzzles of eight imag
 
 Each arm is trained for three seeds and at two learning rates with the same budget: 600 updates of
 64 sentences at 0.003 for the language model, 400 of 32 images for the rest. ``own_rate`` takes for
-each arm the rate that is better for the kind it was trained on, in the mean over the seeds. A score
-is the share of answers to which the model gives the highest probability among the possible ones: 10
-numbers, "even" and "odd", or the two names of the prompt; at random 10 % or 50 %. Each kind is
-asked "shown", about images, and "written", in words.
+each arm the rate that is better for the kind it was trained on, in the mean over the seeds. It is
+chosen on the 500 sentences that are reported, so that an arm's "is shown" is the better of two
+results and a little too high, for every arm alike. A score is the share of answers to which the
+model gives the highest probability among the possible ones: 10 numbers, "even" and "odd", or the
+two names of the prompt. Not all answers are equally frequent, so ``most_frequent`` says what a
+model gets that sees nothing and always says one word. Each kind is asked "shown", about images, and
+"written", in words.
 
 New names (``NAMED``): another language model of this size learns two kinds of sentences, "this is a
 four" and "two two dax nine nine wug two two dax", where the names are given in the prompt. The
@@ -120,13 +123,28 @@ def right(model: WithImages, kind: str, batch: Batch) -> float:
     logits = model(
         batch.inputs, batch.padding, source=batch.source, source_padding=batch.source_padding
     )
-    assert batch.padding is not None
-    place = batch.padding.sum(1) - 2  # the last token answers "."
-    rows, candidates = torch.arange(len(batch)), torch.tensor(CANDIDATES[kind])
-    of_candidates = logits[rows, place][:, candidates]
+    candidates = torch.tensor(CANDIDATES[kind])
+    of_candidates = _answering(logits, batch)[:, candidates]
     if kind == "named":
         of_candidates = of_candidates.masked_fill(~_said(batch.inputs, candidates), -torch.inf)
-    return percent(candidates[of_candidates.argmax(-1)] == batch.targets[rows, place])
+    return percent(candidates[of_candidates.argmax(-1)] == _answering(batch.targets, batch))
+
+
+def most_frequent(kind: str) -> tuple[str, float]:
+    """The word with which most of the asked sentences of a kind end, and the per cent that do.
+
+    New names are better guessed among the two of a prompt, of which one is right for half.
+    """
+    batch = asked(kind)
+    answers = _answering(batch.targets, batch)
+    word = answers.mode().values
+    return NAMES[int(word)], percent(answers == word)
+
+
+def _answering(values: Tensor, batch: Batch) -> Tensor:
+    """Of values `(b, n, …)` those at the place that answers: the last token answers "."."""
+    assert batch.padding is not None
+    return values[torch.arange(len(batch)), batch.padding.sum(1) - 2]
 
 
 def _said(tokens: Tensor, candidates: Tensor) -> Tensor:

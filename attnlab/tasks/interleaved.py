@@ -16,7 +16,8 @@ options: a language model is trained on written ones, vectors for it on shown on
 then others are asked.
 
 A shown digit is a handwritten one of scikit-learn; no image occurs in both splits. Written
-sentences are few, and all of them occur in both.
+sentences have no split: there are 9 or 10 of most kinds, 90 of "the larger is", 2,160 with new
+names and 2,456 puzzles, and any may occur in both. What a model is asked in words it may remember.
 """
 
 from collections.abc import Sequence
@@ -61,8 +62,9 @@ class Interleaved(Task):
     """Sentences `(b, n)` about one number or more; with shown ones also images `(b, i · m, patch²)`
     in ``source``, the patches of one image after those of the other.
 
-    Every kind of sentence is equally likely. What follows the last number is to be answered; the
-    answer itself is the last but one token.
+    Every kind of sentence is equally likely; with ``share`` every written kind is as likely as the
+    other written ones, and every shown kind as the other shown ones. What follows the last number
+    is to be answered; the answer itself is the last but one token.
 
     written, shown: the kinds of sentences whose numbers are words, and images: "is", "after",
         "before", "parity", "larger", "named", "next". Without shown ones there is no source, and

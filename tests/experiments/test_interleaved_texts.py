@@ -1,11 +1,13 @@
 """The experiment `interleaved_texts`, small: what an arm reads, and what is hidden of a puzzle."""
 
+import numpy as np
 import pytest
 import torch
 
 from attnlab.experiments import interleaved_texts as experiment
 from attnlab.experiments.words_for_images import KINDS, asked
-from attnlab.tasks.interleaved import MARKER
+from attnlab.tasks.interleaved import LARGEST_STEP, MARKER
+from attnlab.tasks.matrix_puzzles import draw_matrices
 
 
 @pytest.mark.parametrize(
@@ -45,7 +47,20 @@ def test_hidden_panels_are_black_and_the_others_as_they_were(name: str) -> None:
         same = torch.equal(found[:, panel], before[:, panel])
         assert same == (panel not in panels)
         assert found[:, panel].any() == (panel not in panels)
-    assert {*experiment.HIDDEN["rule"]} | {*experiment.HIDDEN["row"]} == {*range(8)}
+
+
+@pytest.mark.parametrize(("name", "known"), [("first rows", True), ("last row", False)])
+def test_the_last_row_alone_gives_the_answer_and_the_others_never_do(
+    name: str, known: bool
+) -> None:
+    """Of puzzles that look alike with some panels black, no two or at least six end differently."""
+    matrices = draw_matrices(100_000, LARGEST_STEP, np.random.default_rng(0))
+    seen = [panel for panel in range(8) if panel not in experiment.HIDDEN[name]]
+    answers: dict[tuple[int, ...], set[int]] = {}
+    for matrix in np.unique(matrices, axis=0).tolist():
+        answers.setdefault(tuple(matrix[panel] for panel in seen), set()).add(matrix[8])
+    counts = [len(each) for each in answers.values()]
+    assert (max(counts) == 1) if known else (min(counts) >= 6)
 
 
 def test_every_kind_is_scored_both_ways() -> None:
@@ -53,4 +68,4 @@ def test_every_kind_is_scored_both_ways() -> None:
     trained = experiment.Trained(model, experiment.GRID.arms["text and captions"], "", 0, True)
     found = experiment.score(trained)
     wanted = {f"{kind} {how}" for kind in KINDS for how in ("shown", "written")}
-    assert {*found} == wanted | {"next, rule hidden", "next, row hidden"}
+    assert {*found} == wanted | {"next, first rows hidden", "next, last row hidden"}

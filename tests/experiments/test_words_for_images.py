@@ -1,5 +1,6 @@
 """The experiment `words_for_images`, small: what an arm is, what is asked, what the rows say."""
 
+import pytest
 import torch
 
 from attnlab.experiments import stored
@@ -52,6 +53,28 @@ def test_a_new_name_is_chosen_among_those_of_the_prompt() -> None:
             return logits
 
     assert experiment.right(Says(), "named", experiment.asked("named")) == 100.0
+
+
+@pytest.mark.parametrize("kind", experiment.KINDS)
+def test_the_most_frequent_answer_is_the_best_of_those_that_never_change(kind: str) -> None:
+    """A model that always says one word is right at most as often; for one word, as often."""
+
+    class Says(torch.nn.Module):
+        def __init__(self, word: int) -> None:
+            super().__init__()
+            self.word = word
+
+        def forward(self, tokens, padding, *, source, source_padding):
+            return torch.eye(len(experiment.NAMES))[torch.full_like(tokens, self.word)]
+
+    batch = experiment.asked(kind)
+    found = {
+        experiment.NAMES[word]: experiment.right(Says(word), kind, batch)
+        for word in experiment.CANDIDATES[kind]
+    }
+    word, often = experiment.most_frequent(kind)
+    assert found[word] == often == max(found.values())
+    assert often > 100 / len(found)
 
 
 def test_an_arm_has_the_rate_that_suits_what_it_was_trained_for() -> None:

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 
@@ -5,6 +6,7 @@ from attnlab.tasks import UNSCORED
 from attnlab.tasks.captions import NUMBERS
 from attnlab.tasks.digits import from_patches, images_of_split
 from attnlab.tasks.interleaved import (
+    LARGEST_STEP,
     MARKER,
     NAMES,
     NEW_NAMES,
@@ -12,7 +14,7 @@ from attnlab.tasks.interleaved import (
     VECTORS,
     Interleaved,
 )
-from attnlab.tasks.matrix_puzzles import answer_of
+from attnlab.tasks.matrix_puzzles import answer_of, draw_matrices
 
 
 def said_and_answers(task: Interleaved, batch) -> list[tuple[list[str], list[str]]]:
@@ -78,6 +80,20 @@ def test_sentences_say_what_is_true_of_their_numbers(kind, shown):
         answers.add(asked[-2])
     possible = {"parity": 2, "after": 9, "before": 9, "larger": 9, "named": 4}
     assert len(answers) == possible.get(kind, 10)
+
+
+@pytest.mark.parametrize(
+    ("kind", "count"),
+    [("is", 10), ("after", 9), ("before", 9), ("parity", 10), ("larger", 90), ("next", 2456)],
+)
+def test_written_sentences_are_few(kind, count):
+    """As many as the page says; puzzles are counted where they are drawn."""
+    if kind == "next":
+        drawn = draw_matrices(100_000, LARGEST_STEP, np.random.default_rng(0))[:, :8]
+        assert len(np.unique(drawn, axis=0)) == count
+    else:
+        task = Interleaved(written=(kind,), shown=())
+        assert len(task.batch("train", 2000, seed=0).inputs.unique(dim=0)) == count
 
 
 def test_names_of_a_sentence_belong_to_two_numbers():
