@@ -142,7 +142,7 @@ def most_frequent(kind: str) -> tuple[str, float]:
 
 
 def _answering(values: Tensor, batch: Batch) -> Tensor:
-    """Of values `(b, n, …)` those at the place that answers: the last token answers "."."""
+    """(b, …): the values at the place that answers; the last token answers "."."""
     assert batch.padding is not None
     return values[torch.arange(len(batch)), batch.padding.sum(1) - 2]
 
