@@ -91,7 +91,7 @@ check_as_words = Exercise(
         but(order="column, row, channel"): "Inside a patch you go down first: go along its rows.",
         but(order="down first"): "The patches go down the image first: go along its rows.",
         but(first=False): "The class token stands last. It is the first, with the first position.",
-        but(placed="none"): "No positions are added: the patches would be a heap without an order.",
+        but(placed="none"): "No positions are added, so where a patch stands is not told.",
         but(placed="patches"): "The class token has a position, too: the first row of `positions`.",
         (lambda image, p, E, class_token, positions: torch.cat(
             [class_token[None], image.reshape(-1, E.shape[0]) @ E]) + positions): (
@@ -99,7 +99,7 @@ check_as_words = Exercise(
             "patch is a square: bring the two axes inside of it together before you flatten."
         ),
     },
-    praise="From here on nothing knows that it is an image.",
+    praise="These vectors are all that the encoder reads of the image.",
 )  # fmt: skip
 
 

@@ -1,11 +1,21 @@
 """The experiment `sixteen_words`, small: what each arm reads, and where digits stand."""
 
+import contextlib
+
 import numpy as np
 import pytest
 import torch
 
 from attnlab.experiments import sixteen_words as experiment
-from attnlab.experiments.sixteen_words import PLACES, build, maps_of, right, right_enlarged, unseen
+from attnlab.experiments.sixteen_words import (
+    PLACES,
+    build,
+    maps_of,
+    positions_shuffled,
+    right,
+    right_enlarged,
+    unseen,
+)
 from attnlab.systems.patches import from_patches, into_patches
 
 
@@ -42,6 +52,8 @@ def test_arms_differ_in_one_thing() -> None:
     for arm, body in (("mean of patches", "body.vit."), ("trained on the grid", "body.")):
         for name, value in plain.items():
             assert torch.equal(state[arm][name.replace("body.", body, 1)], value)
+    for name, value in plain.items():
+        assert torch.equal(state["no positions"][name], value) != (name == "body.positions")
     placeless = build("no positions", 0)
     assert not placeless.body.positions.any()
     assert not placeless.body.positions.requires_grad
@@ -50,6 +62,18 @@ def test_arms_differ_in_one_thing() -> None:
         for arm in ("16 words", "convolution")
     }
     assert sizes["convolution"] == pytest.approx(sizes["16 words"], rel=0.15)
+
+
+def test_mixed_arms_begin_with_other_weights_of_the_same_shapes() -> None:
+    for plain, mixed in (("16 words", ""), ("convolution", "convolution, ")):
+        weights = dict(build(plain, 0).named_parameters())
+        drawn = {name for name, value in weights.items() if value.unique().numel() > 1}
+        for order in ("patches mixed", "pixels mixed"):
+            others = dict(build(f"{mixed}{order}", 0).named_parameters())
+            assert {n: v.shape for n, v in weights.items()} == {
+                n: v.shape for n, v in others.items()
+            }
+            assert {n for n, v in weights.items() if not torch.equal(v, others[n])} == drawn
 
 
 def test_the_mean_of_patches_does_not_read_the_class_token(images) -> None:
@@ -107,6 +131,47 @@ def test_scores_leave_the_model_as_it_was() -> None:
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
     assert torch.equal(torch.get_rng_state(), state)
     assert model.training
+
+
+def test_positions_are_in_another_order_for_a_while() -> None:
+    model = build("16 words", 3)
+    positions = model.body.positions.detach().clone()
+    orders = []
+    for seed in (0, 1):
+        with positions_shuffled(model, seed):
+            orders.append(model.body.positions.detach().clone())
+        assert torch.equal(model.body.positions, positions)
+    with contextlib.suppress(ZeroDivisionError), positions_shuffled(model):
+        raise ZeroDivisionError
+    assert torch.equal(model.body.positions, positions)
+    for order in orders:
+        assert torch.equal(order[0], positions[0])
+        assert not torch.equal(order[1:], positions[1:])
+        assert {*map(tuple, order.tolist())} == {*map(tuple, positions.tolist())}
+    assert not torch.equal(*orders)
+
+
+def test_the_control_of_enlarged_digits_shuffles_positions_before_they_are_resized() -> None:
+    model, seen = build("16 words", 3), []
+    model.body.register_forward_pre_hook(
+        lambda body, images: seen.append((body.positions.detach().clone(), images[0].shape[-1]))
+    )
+    right_enlarged(model)
+    right_enlarged(model, shuffled=True)
+    with positions_shuffled(model):
+        mixed = model.body.positions.detach().clone()
+    for (positions, side), wanted in zip(seen, (model.body.positions, mixed), strict=True):
+        assert torch.equal(positions, wanted)
+        assert side == 24
+
+
+def test_each_unseen_digit_is_asked_about_four_times_at_places_drawn_anew() -> None:
+    patches, digits = unseen("any place", 4)
+    by_copy = patches.unflatten(0, (4, 355))
+    assert torch.equal(*digits.view(4, 355)[:2])
+    ink = by_copy.flatten(2).sort().values
+    assert all(torch.equal(ink[0], copy) for copy in ink)
+    assert not any(torch.equal(by_copy[0], copy) for copy in by_copy[1:])
 
 
 def test_maps_are_of_the_class_token_of_every_layer() -> None:
