@@ -250,7 +250,7 @@ class SelectiveScan(Layer):
 # ---- card
 
 n, dim, N, E, p = letters("n dim N E p")
-IN_SPANS, IN_MEMORY = ("chunked", "triton"), n * (E * dim * (N + 2) + 2 * N)
+IN_SPANS, READ, ALL = ("chunked", "triton"), 2 * n * (E * dim + N), n * E * dim * N
 
 
 def _time(more: int, chosen: SelectiveScanOptions) -> sympy.Expr:
@@ -271,12 +271,8 @@ CARD = Card(
     options=SelectiveScanOptions,
     letters={"N": "state", "E": "expand", "p": "width"},
     time={"naive": partial(_time, 0), **dict.fromkeys(IN_SPANS, partial(_time, 3))},
-    launches={
-        "naive": n,
-        "chunked": sympy.sqrt(n) + n * E * dim * N / SPAN,  # √n chunks at once, or what caches hold
-        "triton": 1 + n * E * dim * N / (256 * SPAN),
-    },
-    memory={"naive": 2 * n * (E * dim + N), **dict.fromkeys(IN_SPANS, IN_MEMORY)},
+    launches={"naive": n, "chunked": sympy.sqrt(n) + ALL / SPAN, "triton": 1 + ALL / (256 * SPAN)},
+    memory={"naive": READ, **dict.fromkeys(IN_SPANS, READ + ALL)},
     notes=dict.fromkeys((*FORMS, *KERNELS), ("state",)),
     variants=({"rule": "zoh", "state": 3, "expand": 1}, {"width": 1, "decay": "scalar"}),
     build=SelectiveScan,
