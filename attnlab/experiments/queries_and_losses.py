@@ -26,15 +26,17 @@ Scores are of unseen scenes.
     one-sided, layer 0, …    both in layer 0
 
 Second stage (``SECOND``): the queries stand in front of the words of a language model (2 layers of
-width 48) that has learned the captions as text, and is frozen. Score: ``written``.
+width 48) that is frozen. It has learned the captions as text, each behind four words that say its
+numbers: the four queries stand in their place. Score: ``written``.
 
-    after stage one              the Q-Former of all three losses, 200 updates
-    without stage one            one from nothing, 200 updates
-    without, as long in all      one from nothing, 600 updates, as many as both stages have
+    the language model, in words    behind the four words themselves
+    after stage one              the Q-Former of all three losses, 300 updates
+    without stage one            one from nothing, 300 updates
+    without, as long in all      one from nothing, 700 updates, as many as both stages have
     black images                 after stage one, and every image is black
 
 All trainings have 32 scenes in an update, a learning rate of 0.003 and three seeds; the encoder 800
-updates, the first stage 400, the language model 150. No other rate was tried, for no arm.
+updates, the first stage 400, the language model 400. No other rate was tried, for no arm.
 
     python -m attnlab.experiments queries_and_losses --threads 1 --json \\
         attnlab/experiments/assets/91_queries_and_losses.json
@@ -68,7 +70,7 @@ from attnlab.systems.blip2 import LOSSES, FirstStage, Losses, ThreeLosses
 from attnlab.systems.blip2_second import SecondStage
 from attnlab.systems.qformer import QFormer
 from attnlab.systems.qformer_layers import QFormerOptions
-from attnlab.tasks import Batch
+from attnlab.tasks import UNSCORED, Batch
 from attnlab.tasks.captions import Captions
 from attnlab.tasks.digits import SIDE
 from attnlab.tasks.scenes import Scenes
@@ -90,15 +92,24 @@ class Halves(Scenes):
         return Batch(batch.inputs, digits.repeat_interleave(side, 1).repeat(1, side))
 
 
+QUERIES = 4
+FIRST_DIGIT, SECOND_DIGIT = 2, 6  # their places in a caption
+
+
 @dataclass(frozen=True)
 class Words(Captions):
-    """The captions without their scenes, for a language model."""
+    """The captions without their scenes, for a language model: before each stand four words, its
+    two numbers, each said twice, where the queries will stand. They are not scored."""
 
     kind: ClassVar[str] = "language_model"
+    length: ClassVar[int] = QUERIES + Captions.length
 
     def _draw(self, split: str, size: int, generator: np.random.Generator) -> Batch:
         batch = super()._draw(split, size, generator)
-        return Batch(batch.inputs, batch.targets)
+        said = batch.inputs[:, [FIRST_DIGIT, SECOND_DIGIT]].repeat_interleave(QUERIES // 2, 1)
+        assert isinstance(batch.targets, Tensor)
+        unscored = torch.full_like(said, UNSCORED)
+        return Batch(torch.cat([said, batch.inputs], 1), torch.cat([unscored, batch.targets], 1))
 
 
 @dataclass(frozen=True)
@@ -113,16 +124,15 @@ class Black(Captions):
 
 
 SCENES, TASK = Halves(), Captions()
-QUERIES, CROSSES = 4, (0, 2)  # layers in which queries attend to the image
+CROSSES = (0, 2)  # layers in which queries attend to the image
 SIZES = QFormerOptions(
     dim=48, layers=4, heads=4, hidden=96, queries=QUERIES, image_dim=48,
     vocab=TASK.vocab + 1, max_len=TASK.length,
 )  # fmt: skip
-SEEING, SPEAKING, STEPS, SECOND_STEPS = 800, 150, 400, 200
+SEEING, SPEAKING, STEPS, SECOND_STEPS = 800, 400, 400, 300
 UNSEEN, LEARNED, RANKED = 500, 1000, 200
 TRAINING: dict[str, Any] = {"batch_size": 32, "learning_rate": 3e-3}
 CAPTIONS = torch.stack([TASK.caption(*divmod(pair, 10)) for pair in range(100)])
-FIRST_DIGIT, SECOND_DIGIT = 2, 6  # their places in a caption
 NONE = "no training"
 
 
@@ -136,7 +146,7 @@ def unseeing() -> TinyTransformer:
 
 def silent() -> TinyTransformer:
     """The language model before it has read anything, with room for the queries."""
-    return TinyTransformer(TASK.vocab, dim=48, layers=2, heads=4, max_len=QUERIES + TASK.length)
+    return TinyTransformer(TASK.vocab, dim=48, layers=2, heads=4, max_len=Words.length)
 
 
 @cache
@@ -340,6 +350,21 @@ def score_second(trained: Trained) -> Scores:
     return {"written": written(lambda tokens: model(tokens, source=scenes), digits)}
 
 
+def speaks(seed: int) -> Callable[[bool], float]:
+    """The share of captions both of whose digits the language model writes behind the words that
+    say them."""
+
+    def measured(quick: bool) -> float:
+        model = silent().eval()
+        model.load_state_dict(learned("words", seed, quick=quick))
+        digits = asked("validation", UNSEEN).digits
+        said = digits.repeat_interleave(QUERIES // 2, 1)
+        with torch.no_grad():
+            return written(lambda tokens: model(torch.cat([said, tokens], 1))[:, QUERIES:], digits)
+
+    return measured
+
+
 # ---- the grids
 
 
@@ -374,7 +399,7 @@ SECOND = replace(
     steps=SECOND_STEPS,
     make=lambda **_: make_second(),
     loop=second_loop,
-    baselines={},
+    baselines={f"the language model, in words, seed {seed}": speaks(seed) for seed in SEEDS},
     figure="stage two, {arm}, {what}, seed {seed}",
 )
 GRID = Grids((FIRST, SECOND))

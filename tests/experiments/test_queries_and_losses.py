@@ -5,6 +5,7 @@ import torch
 
 from attnlab.experiments import queries_and_losses as experiment
 from attnlab.systems.blip2 import LOSSES
+from attnlab.tasks import UNSCORED
 from attnlab.tasks.scenes import Scenes
 
 QUICK = experiment.QUICK
@@ -65,10 +66,16 @@ def test_black_scenes_have_the_same_captions() -> None:
     assert not other.source.any()
 
 
-def test_the_words_are_captions_without_scenes() -> None:
+def test_the_words_are_captions_behind_their_numbers_and_without_scenes() -> None:
     batch = experiment.Words().batch("train", 7, seed=0)
     assert batch.source is None
-    assert torch.equal(batch.inputs, experiment.TASK.batch("train", 7, seed=0).inputs)
+    captions = experiment.TASK.batch("train", 7, seed=0)
+    assert torch.equal(batch.inputs[:, 4:], captions.inputs)
+    assert torch.equal(batch.targets[:, 4:], captions.targets)
+    assert (batch.targets[:, :4] == UNSCORED).all()
+    for said, caption in zip(batch.inputs[:, :4].tolist(), captions.inputs, strict=True):
+        left, right = experiment.TASK.pair(caption) or (None, None)
+        assert said == [left, left, right, right]
 
 
 def test_a_caption_is_written_digit_by_digit() -> None:
