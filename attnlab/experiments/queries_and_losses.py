@@ -149,6 +149,14 @@ def silent() -> TinyTransformer:
     return TinyTransformer(TASK.vocab, dim=48, layers=2, heads=4, max_len=Words.length)
 
 
+def knowing(which: str, seed: int, *, quick: bool) -> TinyTransformer:
+    """The "encoder" or the language model of "words" as it is frozen, ready to be asked."""
+    with seeded(seed):
+        model = {"encoder": unseeing, "words": silent}[which]()
+    model.load_state_dict(learned(which, seed, quick=quick))
+    return model.eval()
+
+
 @cache
 def _learned(which: str, seed: int, steps: int) -> dict[str, Tensor]:
     """The weights of the encoder or of the language model after its training."""
@@ -169,8 +177,7 @@ def sees(seed: int) -> Callable[[bool], float]:
     """The share of unseen scenes both of whose digits the encoder names."""
 
     def measured(quick: bool) -> float:
-        model = unseeing().eval()
-        model.load_state_dict(learned("encoder", seed, quick=quick))
+        model = knowing("encoder", seed, quick=quick)
         scenes, digits = asked("validation", 100 if quick else UNSEEN)
         side = SIDE // SCENES.patch
         with torch.no_grad():
@@ -355,8 +362,7 @@ def speaks(seed: int) -> Callable[[bool], float]:
     say them."""
 
     def measured(quick: bool) -> float:
-        model = silent().eval()
-        model.load_state_dict(learned("words", seed, quick=quick))
+        model = knowing("words", seed, quick=quick)
         digits = asked("validation", UNSEEN).digits
         said = digits.repeat_interleave(QUERIES // 2, 1)
         with torch.no_grad():
