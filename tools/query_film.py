@@ -7,12 +7,14 @@ after some updates while it reads the first unseen scenes, each of two digits th
 """
 
 import json
+from typing import Any
 
 import torch
 from attnlab_widgets.queries_view.film import FILE, Film
 
 from attnlab.core.files import write_file
 from attnlab.experiments import queries_and_losses as experiment
+from attnlab.experiments.grid import QUICK
 from attnlab.lens.watch import watch
 from attnlab.tasks.digits import LEVELS, SIDE, from_patches
 from attnlab.tasks.scenes import WIDTH
@@ -25,8 +27,9 @@ def filmed(steps: tuple[int, ...] = STEPS, scenes: int = SCENES) -> Film:
     """Weights of every layer in which queries attend to the image."""
     given = experiment.asked("validation", 10 * scenes)
     shown = given.scenes[given.digits[:, 0] != given.digits[:, 1]][:scenes]
-    sees = experiment.learned("encoder", 0, quick=max(steps) <= experiment.QUICK)
-    models, seen = experiment.FIRST.film("three losses", 0, steps=steps), {}
+    sees = experiment.learned("encoder", 0, quick=max(steps) <= QUICK)
+    models: dict[int, Any] = dict(experiment.FIRST.film("three losses", 0, steps=steps))
+    seen = {}
     with torch.no_grad():
         for step, model in models.items():
             model.encoder.load_state_dict(sees)  # the first of the film has not been given it yet

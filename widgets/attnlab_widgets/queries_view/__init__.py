@@ -22,11 +22,12 @@ from torch import Tensor
 
 from attnlab.figures.drawing import Drawing
 from attnlab.lens.record import Seen
+from attnlab.lens.sources.patches import Grid
 from attnlab_widgets.base import STATIC, BaseWidget, as_trait_error, check_range, within
 from attnlab_widgets.queries_view import words
 from attnlab_widgets.queries_view.film import stored
 from attnlab_widgets.queries_view.picture import picture
-from attnlab_widgets.queries_view.study import Grid, study_of
+from attnlab_widgets.queries_view.study import study_of
 
 
 class QueriesView(BaseWidget):
