@@ -127,9 +127,9 @@ def _reading(layers: Layers, patches: Patches) -> Layers:
     if not found:
         sizes = ", ".join(f"{name} {w.shape[2]} × {w.shape[3]}" for name, w, _ in layers[:6])
         raise ValueError(
-            "no layer has queries that read the patches of the image: there must be another number "
-            f"of keys than of queries, and as many as patches (queries × keys: {sizes}). Where an "
-            "image attends to itself, AttentionView shows it; where the patches form another grid, "
+            "no layer has queries that read the patches of the image: there should be another "
+            "number of keys than of queries, and as many as patches (queries × keys: "
+            f"{sizes}). Where an image attends to itself, AttentionView shows it; where the patches form another grid, "
             "give `grid=(rows, columns)`"
         )
     if len({weights.shape for _, weights, _ in found}) > 1:
