@@ -129,8 +129,8 @@ def _reading(layers: Layers, patches: Patches) -> Layers:
         raise ValueError(
             "no layer has queries that read the patches of the image: there should be another "
             "number of keys than of queries, and as many as patches (queries × keys: "
-            f"{sizes}). Where an image attends to itself, AttentionView shows it; where the patches form another grid, "
-            "give `grid=(rows, columns)`"
+            f"{sizes}). Where an image attends to itself, AttentionView shows it; where the "
+            "patches form another grid, give `grid=(rows, columns)`"
         )
     if len({weights.shape for _, weights, _ in found}) > 1:
         raise ValueError(
