@@ -21,7 +21,7 @@ FULL = subject("full", dim=8, heads=2)
 PLAIN = type(FULL).layer
 
 
-def test_every_form_of_every_mechanism_that_mixes_once_the_last_ones_first() -> None:
+def test_every_form_of_every_mechanism_that_mixes_once_those_that_are_unrolled_last() -> None:
     found = [(one.mechanism, one.form) for one in compiled.forms()]
     mixing = [card for card in attnlab.cards() if card.mixes]
     every = {
@@ -31,7 +31,10 @@ def test_every_form_of_every_mechanism_that_mixes_once_the_last_ones_first() -> 
     }
     assert len(found) == len(set(found))
     assert set(found) == every
-    assert [name for name, _ in found[: len(mixing)]] == [card.name for card in mixing]
+    grow = [one.card.order("launches", one.form) != 1 for one in compiled.forms()]
+    assert grow == sorted(grow)
+    steady = [card for card in mixing if card.order("launches", list(card.forms)[-1]) == 1]
+    assert found[: len(steady)] == [(card.name, list(card.forms)[-1]) for card in steady]
 
 
 def test_what_is_measured_is_kept_and_what_failed_is_tried_again(monkeypatch) -> None:
@@ -127,7 +130,27 @@ def test_a_form_whose_time_is_up(monkeypatch) -> None:
     monkeypatch.setattr(compiled, "LIMIT", 0.2)
     rows = compiled._apart(FULL, 16, 3, 1)
     assert [row.figure for row in rows] == compiled.figures(FULL, 16)
-    assert {row.note for row in rows} == {"not done after 0.2 s"}
+    assert {row.note for row in rows} == {"not done after 0.2 s of the processor"}
+
+
+COMPILES = """
+import subprocess, sys, time
+subprocess.run([sys.executable, "-c", "sum(range(10**8))"])
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(
+    ("measure", "given", "code"), [(exec, COMPILES, compiled.SPENT), (time.sleep, 2.0, 0)]
+)
+def test_time_of_the_processor_counts_that_of_a_compiler_too_and_waiting_does_not(
+    measure, given, code
+) -> None:
+    process = compiled._context().Process(target=compiled._within, args=(1.0, measure, given))
+    process.start()
+    process.join(60)
+    process.kill()
+    assert process.exitcode == code
 
 
 def _never_done(*_) -> None:
@@ -139,8 +162,8 @@ SLEEP = 90.0
 
 
 def test_a_process_without_a_group_of_its_own_is_ended(monkeypatch) -> None:
-    monkeypatch.setattr(compiled, "LIMIT", 0.2)
-    monkeypatch.setattr(compiled, "_measure", _never_done)
+    monkeypatch.setattr(compiled, "PATIENCE", 0.2)
+    monkeypatch.setattr(compiled, "_within", _never_done)
     start = time.monotonic()
     rows = compiled._apart(FULL, 16, 3, 1)
     assert {row.note for row in rows} == {"not done after 0.2 s"}

@@ -2,9 +2,9 @@
 
 Each form is compiled whole, for one length, in a process of its own; the compiled call must give
 what the eager one gives, up to rounding, then processor time is taken of both in the same rounds. A
-form that is written as many steps in a row is unrolled by the compiler, which may take minutes:
-after ``LIMIT`` seconds the rest of its rows say so. The last forms of all mechanisms come first,
-those that models use.
+form that is written as many steps in a row is unrolled by the compiler, which may take very long:
+forms that call as many operations at any length come first, and after ``LIMIT`` seconds of the
+processor the rest of a form's rows say so.
 """
 
 import multiprocessing
@@ -12,11 +12,12 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from signal import SIGKILL
+from threading import Thread
 from typing import Any
 
 import torch
@@ -30,8 +31,13 @@ from attnlab.measure.timing import quartiles, taken_by, thread_count
 
 PASSES: Mapping[str, str] = {"forward": "forward", "forward and backward": "both"}
 LENGTH, QUICK = 1024, 64
-LIMIT = 600.0
-"""Seconds that the process of one form may take, starting and compiling included."""
+LIMIT = 300.0
+"""Seconds of the processor that the process of one form may take together with the C++ compilers
+that it starts, so that other programs on the machine stop no form."""
+PATIENCE = 3600.0
+"""Seconds by the clock after which a process is ended that does nothing, or next to nothing."""
+SPENT = 75
+"""The exit code of a process that has used up its seconds of the processor."""
 APART = 1e-3
 """How far a tensor of the compiled result may be from the same tensor of the eager one, both in
 32-bit numbers, as a share of the largest number in it. Where it is farther, both are compared with
@@ -56,7 +62,8 @@ class Compiled:
 
 
 def forms(*, quick: bool = False) -> list[Subject]:
-    """Every form of every mechanism that mixes positions, the last ones first; quickly, two."""
+    """Every form of every mechanism that mixes positions, those first whose operations do not grow
+    with n, and of them the last form of each page; quickly, two."""
     if quick:
         return [subject("full", form=form) for form in ("fused", "naive")]
     last = subjects()
@@ -67,7 +74,15 @@ def forms(*, quick: bool = False) -> list[Subject]:
         for form in one.card.forms
         if form != one.form
     ]
-    return [*last, *others]
+    return sorted([*last, *others], key=_unrolled)
+
+
+def _unrolled(one: Subject) -> float:
+    """How the number of operations grows that the compiler writes out one after the other: the
+    claim on the card, with n = ``LENGTH`` and every other letter 1."""
+    claimed = one.card.order("launches", one.form)
+    letters = {each: LENGTH if each.name == "n" else 1 for each in claimed.free_symbols}
+    return float(claimed.subs(letters))
 
 
 def rows(*, quick: bool, threads: int) -> Iterator[Row]:
@@ -99,23 +114,40 @@ def _apart(one: Subject, n: int, rounds: int, threads: int) -> list[Row]:
     """The rows of one form, measured in a process that is ended when its time is up."""
     context, names = _context(), figures(one, n)
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_measure, args=(theirs, one, n, rounds, threads), daemon=True)
-    ends = time.monotonic() + LIMIT
+    given = (LIMIT, _measure, theirs, one, n, rounds, threads)
+    process = context.Process(target=_within, args=given, daemon=True)
+    ends = time.monotonic() + PATIENCE
     found: list[Row] = []
     process.start()
     theirs.close()
-    why = f"not done after {LIMIT:g} s"
+    why = f"not done after {PATIENCE:,g} s"
     with suppress(EOFError):
         while len(found) < len(names) and ours.poll(max(0.0, ends - time.monotonic())):
             found.append(ours.recv())
     if time.monotonic() < ends:
         process.join(10)
         why = f"the process ended with code {process.exitcode}"
+        if process.exitcode == SPENT:
+            why = f"not done after {LIMIT:,g} s of the processor"
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid or 0, SIGKILL)  # and the C++ compiler that it may have started
     process.kill()  # which has no group of its own yet, if the time was up very early
     process.join()
     return [*found, *(Row(name, None, note=why) for name in names[len(found) :])]
+
+
+def _within(seconds: float, measure: Callable[..., None], *given: Any) -> None:
+    """Call ``measure`` in a group of processes of its own, which can be ended together, and end
+    this process once it and those that it has waited for have used up the processor's time."""
+    os.setsid()
+    Thread(target=_watch, args=(seconds,), daemon=True).start()
+    measure(*given)
+
+
+def _watch(seconds: float) -> None:
+    while sum(os.times()[:4]) < seconds:  # user and system, of this process and its children
+        time.sleep(min(1.0, seconds / 10))
+    os._exit(SPENT)
 
 
 def _context() -> Any:
@@ -130,7 +162,6 @@ def _context() -> Any:
 
 def _measure(to: Connection, one: Subject, n: int, rounds: int, threads: int) -> None:
     """Send the row of each pass as soon as it is known."""
-    os.setsid()  # its own group of processes, which can be ended together
     torch._inductor.config.compile_threads = 1
     for name, which in zip(figures(one, n), PASSES.values(), strict=True):
         try:
