@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from attnlab_widgets.survey import gains
+
 from attnlab.catalog import SHELVES, goes_with, pages, shelf
 from attnlab.core.card import Card
 from attnlab.core.files import write_file
@@ -21,7 +23,6 @@ from attnlab.measure.benchmarks import compiled
 from attnlab.models import positions
 
 PAGE = "MECHANISMS.md"
-COMPILED = Path(__file__).parents[1] / "widgets/attnlab_widgets/survey/compiled.json"
 _DESCRIPTION = """Without arguments: write the tables of MECHANISMS.md anew, in this clone
 of the repository. All that stands outside of their markers stays."""
 
@@ -123,21 +124,25 @@ def scheme_list() -> str:
 
 
 def compiled_table() -> str:
-    """One row a form of which it is stored what torch.compile gains, and how many are not."""
-    run = json.loads(COMPILED.read_text(encoding="utf-8"))
-    gains = {row["figure"]: row for row in run["topics"]["compiled"]}
-    forms = compiled.forms()
-    rows = [
-        (f"`{one.mechanism}`", f"`{one.form}`", *map(_gain, found))
-        for one in forms
-        if all(found := [gains.get(name) for name in compiled.figures(one, compiled.LENGTH)])
+    """One row a form of which it is stored what torch.compile gains; of the rest, why not."""
+    found = [
+        (one.card, one.form, gains.rows_of(one.card, one.form)) for one in compiled.forms()
     ]
-    where = run["machine"]
-    said = (
-        f"{len(rows)} of {len(forms)} forms are measured, on {where['threads']} thread of a "
-        f"processor that other programs used too ({where['processor']}, PyTorch {where['torch']})."
-    )
-    return f"{said}\n\n{_table(('Mechanism', 'Form', *map(str.capitalize, compiled.PASSES)), rows)}"
+    rows = [
+        (f"`{card.name}`", f"`{form}`", *map(_gain, each))
+        for card, form, each in found
+        if None not in each
+    ]
+    reasons: dict[str, list[str]] = {}
+    for card, form, each in found:
+        if None in each:
+            why = gains.why_not(card, form, None)
+            reasons.setdefault(why, []).append(f"`{card.name}` (`{form}`)")
+    measured = sum(any(row and row["measured"] for row in each) for *_, each in found)
+    head = ("Mechanism", "Form", *map(str.capitalize, compiled.PASSES))
+    said = f"{measured} of {len(found)} forms are measured: {gains.machine()}."
+    rest = [f"{why[:1].upper()}{why[1:]}: {', '.join(which)}." for why, which in reasons.items()]
+    return "\n\n".join([said, _table(head, rows), *rest])
 
 
 def _gain(row: Mapping[str, Any] | None) -> str:

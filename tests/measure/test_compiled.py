@@ -9,13 +9,14 @@ import time
 
 import pytest
 import torch
+from attnlab_widgets.survey.gains import STORED
 
 import attnlab
 from attnlab.measure.benchmarks import compiled
 from attnlab.measure.measured import call_of
 from attnlab.measure.report import Row
 from attnlab.measure.subject import subject
-from tools.readme import COMPILED, compiled_table
+from tools.readme import compiled_table
 
 FULL = subject("full", dim=8, heads=2)
 PLAIN = type(FULL).layer
@@ -171,10 +172,14 @@ def test_a_process_without_a_group_of_its_own_is_ended(monkeypatch) -> None:
 
 
 def test_the_stored_rows_are_of_forms_that_there_are() -> None:
-    run = json.loads(COMPILED.read_text(encoding="utf-8"))
+    run = json.loads(STORED.read_text(encoding="utf-8"))
     names = {name for one in compiled.forms() for name in compiled.figures(one, compiled.LENGTH)}
     stored = [row["figure"] for row in run["topics"]["compiled"]]
     assert not run["quick"]
     assert len(stored) == len(set(stored))
     assert set(stored) <= names
-    assert f"{len(stored) // 2} of {len(compiled.forms())} forms" in compiled_table()
+    table = compiled_table()
+    assert f" of {len(compiled.forms())} forms are measured" in table
+    for one in compiled.forms():  # each is told of once, as a row or with the reason why not
+        told = (f"| `{one.mechanism}` | `{one.form}` |", f"`{one.mechanism}` (`{one.form}`)")
+        assert sum(map(table.count, told)) == 1, one

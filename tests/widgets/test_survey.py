@@ -10,7 +10,7 @@ import pytest
 import torch
 import traitlets
 from attnlab_widgets import survey as module
-from attnlab_widgets.survey import STORED, Survey, checked, row_of, survey
+from attnlab_widgets.survey import STORED, Survey, checked, gains, row_of, survey
 
 import attnlab
 from attnlab.measure import by_name
@@ -66,6 +66,46 @@ def test_a_row_says_how_the_number_of_kernels_grows(table: Survey) -> None:
         assert row["launched"] == card.launches_text()
     assert row_named(table, "full")["launches"] == "constant"
     assert row_named(table, "gru")["launches"] == "n"
+
+
+def test_a_row_says_what_torch_compile_gains(table: Survey) -> None:
+    """The figures are those of the file of the benchmark; what it has not measured is said."""
+    run = json.loads(gains.STORED.read_text(encoding="utf-8"))
+    rows = {row["figure"]: row["measured"] for row in run["topics"]["compiled"]}
+    for row, card in zip(table.rows, MIXING, strict=True):
+        last = [*card.forms][-1]
+        assert row["compiled"] == rows.get(f"{card.name} ({last}), n = 1,024, forward"), card.name
+        forms = [last, *[*card.forms][:-1]] if "form" in card.option_names() else [last]
+        assert row["compiled_said"].count(". ") == len(forms) - 1
+    full = row_named(table, "full")
+    forward, both = (
+        rows[f"full (fused), n = 1,024, {which}"] for which in ("forward", "forward and backward")
+    )
+    assert full["compiled_said"].startswith(
+        f"Fused: forward {forward:.2f} times as fast, forward and backward {both:.2f} times as fast"
+    )
+    assert f"{forward:.2f} ×" in table.still().svg("")
+
+
+def test_what_is_not_measured_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = {"measured": None, "note": "not done after 300 s of the processor"}
+    fast = {"measured": 1.5, "note": ""}
+    names = [f"gru (fused), n = 1,024, {which}" for which in ("forward", "forward and backward")]
+    stored = {"machine": {}, "rows": dict(zip(names, (fast, slow), strict=True))}
+    monkeypatch.setattr(gains, "stored", lambda: stored)
+    gru = attnlab.card("gru")
+    assert gains.gain(gru)["compiled"] == 1.5
+    assert gains.sentence(gru, "fused") == (
+        "forward 1.50 times as fast, forward and backward not measured, not done after 300 s of "
+        "the processor"
+    )
+    assert gains.sentence(gru, "naive") == (
+        "not measured: its operations grow in number with n, and the compiler writes all out"
+    )
+    assert gains.gain(attnlab.card("full")) == {
+        "compiled": None, "compiled_said": "Fused: not measured yet. Naive: not measured yet.",
+    }  # fmt: skip
+    assert gains.machine() == ""
 
 
 def test_counted_exponents_are_those_of_the_cards_where_n_is_long(table: Survey) -> None:

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
-import { arranged, arrangedParts, power, within } from "../attnlab_widgets/survey/rows.js";
+import { arranged, arrangedParts, power, times, within } from "../attnlab_widgets/survey/rows.js";
 
 const { rows, cases } = JSON.parse(readFileSync(new URL("survey.json", import.meta.url)));
 
@@ -17,6 +17,7 @@ test("rows without a value come last, whatever the direction", () => {
 
 test("numbers in words", () => {
   assert.deepEqual([power(1.234), power(null), within(1.5, [1.25, 1.75]), within(null, null)], ["1.23", "–", "1.50 (1.25 to 1.75)", "–"]);
+  assert.deepEqual([times(1.304), times(null)], ["1.30 ×", "not measured"]);
 });
 
 test("pages of another shelf are filtered by role and words, and sorted by name and year", () => {

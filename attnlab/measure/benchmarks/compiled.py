@@ -107,7 +107,12 @@ def batches(
 
 def figures(one: Subject, n: int) -> list[str]:
     """The names of the rows of one form."""
-    return [f"{one.mechanism} ({one.form}), n = {n:,}, {which}" for which in PASSES]
+    return [named(one.mechanism, one.form, n, which) for which in PASSES]
+
+
+def named(mechanism: str, form: str, n: int, which: str) -> str:
+    """The name of the row of one pass, a key of ``PASSES``."""
+    return f"{mechanism} ({form}), n = {n:,}, {which}"
 
 
 def _apart(one: Subject, n: int, rounds: int, threads: int) -> list[Row]:

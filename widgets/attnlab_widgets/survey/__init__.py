@@ -43,7 +43,7 @@ from attnlab_widgets import cost_formulas
 from attnlab_widgets.background import Throttled
 from attnlab_widgets.base import STATIC, BaseWidget, Choice
 from attnlab_widgets.card_maps import links
-from attnlab_widgets.survey import parts
+from attnlab_widgets.survey import gains, parts
 from attnlab_widgets.survey.beside import beside_full_attention
 from attnlab_widgets.survey.picture import picture
 from attnlab_widgets.wall.around import SHELVES
@@ -54,7 +54,7 @@ DIM, WIDE = 256, 4
 COUNTED = (1024, 2048, 4096, 8192)
 TIMED = (512, 1024, 2048, 4096)
 ROUNDS = 3
-ORDERS = ("name", "year", "family", "claimed", "counted", "measured", "decodes")
+ORDERS = ("name", "year", "family", "claimed", "counted", "measured", "compiled", "decodes")
 YOURS = "yours"
 """The family of the mechanisms that a reader has added."""
 
@@ -71,16 +71,17 @@ class Own:
 class Survey(BaseWidget):
     """A row for every mechanism that mixes positions; sorted, filtered and checked where it stands.
 
-    ``order`` is one of "name", "year", "family", "claimed", "counted", "measured", "decodes",
-    ``down`` whether the largest comes first, ``family`` and ``search`` a filter; all can be read
-    and set. ``shelf`` is "mechanisms" or a role of the other shelves ("feed", "join", "depth",
-    "objective", "compress"), whose pages stand with what their cards claim. ``rows`` are the
-    numbers as a list of dicts, ``check`` counts a row again and tries whether it decodes, ``time``
-    times it too, in the background; ``wait`` waits for both. ``add`` gives a mechanism of your own
-    a row, which is counted and tried like all others.
+    ``order`` is one of "name", "year", "family", "claimed", "counted", "measured", "compiled",
+    "decodes", ``down`` whether the largest comes first, ``family`` and ``search`` a filter; all can
+    be read and set. ``shelf`` is "mechanisms" or a role of the other shelves ("feed", "join",
+    "depth", "objective", "compress"), whose pages stand with what their cards claim. ``rows`` are
+    the numbers as a list of dicts, ``check`` counts a row again and tries whether it decodes,
+    ``time`` times it too, in the background; ``wait`` waits for both. ``add`` gives a mechanism of
+    your own a row, which is counted and tried like all others.
 
     Exponents are powers of n: counted from FLOPs of the mixing at n = 1,024 to 8,192, measured
     from times of the whole layer, projections included, at 512 to 4,096; width 256, 4 heads.
+    Compiled: how many times as fast ``torch.compile`` makes the layer on a CPU.
     """
 
     _esm = STATIC / "survey.js"
@@ -94,11 +95,12 @@ class Survey(BaseWidget):
     _rows: Any = traitlets.List().tag(sync=True)
     _busy: Any = traitlets.List().tag(sync=True)
     _machine = traitlets.Unicode("").tag(sync=True)
+    _compiled_on = traitlets.Unicode("").tag(sync=True)
     _live = traitlets.Bool(True).tag(sync=True)
 
     def __init__(self, *, theme: str = "auto") -> None:
         stored = _stored()
-        super().__init__(_machine=stored["machine"], theme=theme)
+        super().__init__(_machine=stored["machine"], _compiled_on=gains.machine(), theme=theme)
         self._own: dict[str, Own] = {}
         self._asked: SimpleQueue[tuple[str, str]] = SimpleQueue()
         self._worker = Throttled(self._work, 0)
@@ -113,7 +115,9 @@ class Survey(BaseWidget):
     def rows(self) -> list[dict[str, Any]]:
         """The table as dicts: name, title, family, year, claimed, formula (the exponent of the
         card's formula), launches (how the number of operations called grows, of each form in
-        launched), counted, measured, interval, decodes, because, page, lesson, checked.
+        launched), compiled (how many times as fast torch.compile makes the forward pass of the last
+        form, None where that is not measured; all forms are in compiled_said), counted, measured,
+        interval, decodes, because, page, lesson, checked.
 
         What is still being counted is None; ``wait`` first."""
         return [dict(row) for row in self._rows]
@@ -272,6 +276,7 @@ def _of_card(one: Card) -> dict[str, Any]:
         "order": one.order_text("time", list(one.forms)[-1]),
         "launches": _launches(one),
         "launched": one.launches_text(),
+        **gains.gain(one),
         "page": addresses.get("page"),
         "lesson": addresses.get("lesson"),
     }
@@ -293,6 +298,8 @@ def _of_own(one: Own) -> dict[str, Any]:
         "order": f"O({one.claims})",
         "launches": None,
         "launched": "not counted: a layer of your own has no card that claims it",
+        "compiled": None,
+        "compiled_said": "Not measured: it is a layer of your own.",
         "page": None,
         "lesson": None,
     }

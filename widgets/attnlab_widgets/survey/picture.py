@@ -11,8 +11,8 @@ _WIDE, _TOP, _ROWS, _MARGIN = 900, 66, 660, 20
 _PAGE = 250  # the column of the page
 _MOST = 30  # rows of a picture that is sharp within the bytes of a still
 _COLUMNS = {
-    "mechanism": 0, "year": 268, "family": 318, "claims": 402, "formula": 500, "counted": 572,
-    "measured": 640, "decodes": 764, "lesson": 822,
+    "mechanism": 0, "year": 240, "family": 280, "claims": 358, "formula": 442, "counted": 500,
+    "measured": 560, "compiled": 674, "decodes": 766, "lesson": 822,
 }  # fmt: skip
 
 
@@ -71,7 +71,7 @@ def cells(row: dict[str, Any]) -> dict[str, str]:
     """A row in words."""
     measured = row["measured"]
     return {
-        "mechanism": textwrap.shorten(row["title"], 42, placeholder=" …"),
+        "mechanism": textwrap.shorten(row["title"], 38, placeholder=" …"),
         "year": str(row["year"]),
         "family": row["family"],
         "claims": row["claimed"],
@@ -80,6 +80,7 @@ def cells(row: dict[str, Any]) -> dict[str, str]:
         "measured": "–"
         if measured is None
         else "{:.2f} ({:.2f} to {:.2f})".format(measured, *row["interval"]),
+        "compiled": "not measured" if row["compiled"] is None else f"{row['compiled']:.2f} ×",
         "decodes": {True: "yes", False: "no", None: "…"}[row["decodes"]],
         "lesson": row["lesson"][1].split()[1] if row["lesson"] else "–",
     }

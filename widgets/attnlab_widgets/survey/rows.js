@@ -25,5 +25,8 @@ export function arrangedParts(rows, { shelf, order, down, search }) {
 
 export const power = (value) => (value === null ? "–" : value.toFixed(2));
 
+/** How many times as fast. */
+export const times = (gain) => (gain === null ? "not measured" : `${gain.toFixed(2)} ×`);
+
 /** An exponent with its interval. */
 export const within = (value, interval) => (value === null ? "–" : `${power(value)} (${interval.map(power).join(" to ")})`);

@@ -2,13 +2,13 @@
 import barStyle from "#parts/bar.css";
 import base from "#parts/base.css";
 import style from "./survey.css";
-import { arranged, arrangedParts, power, within } from "./rows.js";
+import { arranged, arrangedParts, power, times, within } from "./rows.js";
 import { bar } from "#parts/bar.js";
 import { button, choice, el, labelled } from "#parts/dom.js";
 import { live, viewOf } from "#parts/lifecycle.js";
 import { mountPage } from "#parts/page.js";
 
-const TRAITS = ["order", "down", "family", "search", "shelf", "_parts", "_rows", "_busy", "_machine", "_live"];
+const TRAITS = ["order", "down", "family", "search", "shelf", "_parts", "_rows", "_busy", "_machine", "_compiled_on", "_live"];
 const COLUMNS = [
   ["name", "mechanism", "Its page is linked"],
   ["year", "year", "Of the paper"],
@@ -17,6 +17,7 @@ const COLUMNS = [
   [null, "formula", "The exponent of the card's formula at n = 1,024 to 8,192"],
   ["counted", "counted", "The exponent of the FLOPs of the mixing, counted operation by operation at n = 1,024 to 8,192"],
   ["measured", "measured", "The exponent of the time of the whole layer at n = 512 to 4,096, with its interval at 95 %"],
+  ["compiled", "compiled", "How many times as fast torch.compile makes the forward pass of its fastest form on a CPU; below 1 compiling makes it slower. Choose a figure to read what it is for training and for the other forms"],
   [null, "kernels", "How the number of operations that the forward pass of its fastest form calls grows with n; on a GPU each of them launches a kernel"],
   ["decodes", "decodes", "Whether its causal layer gives one token after another, tried out"],
   [null, "lesson", "Where it is taught"],
@@ -26,6 +27,8 @@ const SHELVES = [["mechanisms", "mechanisms"], ["feed", "feed-forward layers"], 
 const HELP = `The table of "Efficient Transformers: A Survey" says what papers state. Here a row can be checked: its FLOPs are counted again, and its causal layer must give the first tokens the same outputs whatever follows them.
 
 Counted are the FLOPs of the mixing alone, at width 256 with 4 heads. Timed is the whole layer, whose projections cost the same for every token: they hold the measured exponent near 1 as long as the mixing is the smaller part.
+
+Compiled: the processor's time without torch.compile over that with it, so 2.00 × is twice as fast. A form that is written as many steps in a row is written out by the compiler, which may take longer than anybody waits.
 
 Kernels: operations called one after the other. Where their number grows with n a GPU waits for each of them, however few the FLOPs are.
 
@@ -58,12 +61,17 @@ function render({ model, el: host }) {
   const machine = el("p", { class: "av-quiet av-hint", testid: "machine" });
   root.append(el("style", { text: base + barStyle + style }), node, frame, said, machine);
   host.replaceChildren(root);
-  let last = null;
+  let [last, told] = [null, ""];
 
   function ask(kind, name) {
-    last = name;
+    [last, told] = [name, ""];
     model.send({ kind, name });
     said.textContent = "Asked. In a notebook that was opened and not run, run the cell first.";
+  }
+
+  function tell(row) {
+    told = `${row.title}, compiled. ${row.compiled_said}`;
+    said.textContent = told;
   }
 
   const link = (pair, text) => (pair ? el("a", { href: pair[0], target: "_blank", rel: "noopener", text }) : el("span", { text }));
@@ -82,7 +90,8 @@ function render({ model, el: host }) {
       el("td", { text: row.claimed, title: row.order }),
       el("td", { text: power(row.formula) }),
       el("td", { text: row.counted === null ? "…" : power(row.counted), class: apart ? "sv-apart" : "", title: apart ? "More than 0.1 from the formula's: at these lengths blocks, windows or projections of its own weigh in" : "" }),
-      el("td", { text: within(row.measured, row.interval) }),
+      el("td", { class: "sv-wraps", text: within(row.measured, row.interval) }),
+      el("td", { class: "sv-wraps" }, button({ class: row.compiled === null ? "sv-tell av-quiet" : "sv-tell", text: times(row.compiled), title: row.compiled_said, "aria-label": `${row.title}, compiled: ${times(row.compiled)}`, testid: `compiled-${row.name}`, onclick: () => tell(row) })),
       el("td", { text: row.launches ?? "–", title: row.launched }),
       el("td", { text: row.decodes === null ? "…" : row.decodes ? "yes" : "no", title: row.because }),
       el("td", {}, link(row.lesson, row.lesson?.[1].split(" ")[1] ?? "–")),
@@ -138,10 +147,13 @@ function render({ model, el: host }) {
     family.select.value = state.family;
     count.textContent = `${rows.length} of ${state._rows.length} mechanisms`;
     const found = state._rows.find(({ name }) => name === last);
-    if (found?.checked && !state._busy.includes(last)) said.textContent = `${found.title}. ${found.checked}`;
+    if (told) said.textContent = told;
+    else if (found?.checked && !state._busy.includes(last)) said.textContent = `${found.title}. ${found.checked}`;
     else if (state._busy.length) said.textContent = `Checking ${state._busy.join(", ")} …`;
     else if (!last) said.textContent = state._live ? "Press Check to count a row again, or Time to time it on this machine." : "A saved file sorts and filters; checking needs Python.";
-    machine.textContent = state._machine ? `Times stored with attnlab: ${state._machine}; in brackets the interval of the slope at 95 %.` : "";
+    const exponents = state._machine && `Times stored with attnlab: ${state._machine}; in brackets the interval of the slope at 95 %.`;
+    const gains = state._compiled_on && `Compiled: ${state._compiled_on}, the median of nine rounds.`;
+    machine.textContent = [exponents, gains].filter(Boolean).join(" ");
   }
 
   return live({ model, view, traits: TRAITS, draw, sizes: ["wide", { wide: 860, narrow: 0 }] });
