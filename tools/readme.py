@@ -125,9 +125,7 @@ def scheme_list() -> str:
 
 def compiled_table() -> str:
     """One row a form of which it is stored what torch.compile gains; of the rest, why not."""
-    found = [
-        (one.card, one.form, gains.rows_of(one.card, one.form)) for one in compiled.forms()
-    ]
+    found = [(one.card, one.form, gains.rows_of(one.card, one.form)) for one in compiled.forms()]
     rows = [
         (f"`{card.name}`", f"`{form}`", *map(_gain, each))
         for card, form, each in found
