@@ -11,7 +11,8 @@ import torch
 import traitlets
 from attnlab_widgets.signal_lab import SignalLab
 from attnlab_widgets.signal_lab import presets as signal_presets
-from attnlab_widgets.signal_lab.picture import extents
+from attnlab_widgets.signal_lab.picture import cut, extents
+from attnlab_widgets.words import two
 
 from attnlab.core import state_space
 from attnlab.lens.mixing import mixing_matrix
@@ -242,6 +243,16 @@ def test_kernels_given_as_numbers() -> None:
     assert poles.poles == [[-0.5, 1.0], [-0.2, 0.0]]
     assert poles.weights == [[1.0, 0.0]] * 2
     assert extents([[-3.0, -20.0]]) == (26.0, 6.0)
+
+
+def test_what_a_token_takes_of_itself_is_cut_where_it_would_hide_the_rest() -> None:
+    assert cut([-1.714, 0.2, -0.1]) == [-0.2, 0.2, -0.1]
+    assert cut([0.5, 0.2, -0.3]) == [0.5, 0.2, -0.3]
+    assert cut([3.0, 0.0, 0.0]) == [3.0, 0.0, 0.0]
+    lab = SignalLab("chirp")
+    assert "not to scale" not in lab.still().svg("")
+    lab.skip = -2.0
+    assert f"itself {two(float(lab.impulse_response()[0]))}, not to scale" in lab.still().svg("")
 
 
 def test_the_picture_shows_the_map_and_the_poles() -> None:

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { allowed, extents, responded, announcement, shortStep, spectrum, stroked, typed } from "../attnlab_widgets/signal_lab/signals.js";
+import { allowed, cut, extents, responded, announcement, shortStep, spectrum, stroked, typed } from "../attnlab_widgets/signal_lab/signals.js";
 
 const known = JSON.parse(readFileSync(new URL("./signals.json", import.meta.url), "utf8"));
 const near = (a, b, what) => assert.ok(Math.abs(a - b) < 1e-9, `${what}: ${a} is not ${b}`);
@@ -62,4 +62,11 @@ test("the plane has room around its poles, and a step has no needless zeros", ()
   assert.deepEqual(extents([[-0.5, 2]]), [8, 2]);
   assert.deepEqual(extents([[-0.5, 2], [-3, -20]]), [26, 6]);
   assert.deepEqual([0.1, 1, 10, 0.0001].map(shortStep), ["0.1", "1", "10", "0.0001"]);
+});
+
+test("what a token takes of itself is cut where it would hide the rest", () => {
+  assert.deepEqual(cut([-1.714, 0.2, -0.1]), [-0.2, 0.2, -0.1]);
+  assert.deepEqual(cut([0.5, 0.2, -0.3]), [0.5, 0.2, -0.3]);
+  assert.deepEqual(cut([3, 0, 0]), [3, 0, 0]);
+  assert.deepEqual(cut([3]), [3]);
 });

@@ -1,5 +1,5 @@
 // The panels: poles or taps, kernel, spectrum and map; signal, state and output; the tables.
-import { ago } from "./signals.js";
+import { ago, cut } from "./signals.js";
 import { two } from "#lib/plane.js";
 import { gridPanel } from "./grid.js";
 import { circlePanel, polesPanel } from "./poles.js";
@@ -22,6 +22,13 @@ export function panelsOf(study, view) {
     return Boolean(by);
   };
 
+  let [cutOf, kernelCut] = [null, null];
+  const shown = () => {
+    if (cutOf !== study.found.kernel) [cutOf, kernelCut] = [study.found.kernel, cut(study.found.kernel)];
+    return kernelCut;
+  };
+  const own = () => (shown() === study.found.kernel ? "" : `itself ${two(study.found.kernel[0], 2)}, not to scale`);
+
   const taps = seriesPanel({
     title: "Taps", testid: "taps", hint: "draw them; the newest token's first", look: "sl-kernel",
     values: () => model.get("taps"),
@@ -32,7 +39,8 @@ export function panelsOf(study, view) {
   });
   const kernel = seriesPanel({
     title: "Impulse response", testid: "kernel", look: "sl-kernel",
-    values: () => study.found.kernel,
+    values: shown,
+    first: own,
     chosen: () => study.lag,
     choose: (lag) => pointAt({ lag }),
     read: (at) => `Of ${ago(at)}: ${two(study.found.kernel[at], 3)}`,
@@ -40,7 +48,7 @@ export function panelsOf(study, view) {
   const map = gridPanel(view, {
     title: "The map", testid: "map", hint: () => "row i: what i takes",
     shape: () => [study.n, study.n],
-    value: (i, j) => (j > i ? 0 : study.found.kernel[i - j]),
+    value: (i, j) => (j > i ? 0 : shown()[i - j]),
     mark: () => [token(), null],
     press: (i) => choose(i),
     keys: (event) => moved(event, { ArrowDown: 1, ArrowUp: -1 }),
@@ -49,7 +57,7 @@ export function panelsOf(study, view) {
   const signal = seriesPanel({
     title: "Signal", testid: "signal", hint: "draw it", look: "sl-signal",
     values: () => model.get("signal"),
-    over: () => study.state.signal.map((_, j) => study.found.kernel[token() - j] ?? 0),
+    over: () => study.state.signal.map((_, j) => shown()[token() - j] ?? 0),
     chosen: token, choose,
     pen: (from, to) => study.draw("signal", from, to),
     read: (at) => `Token ${at}: ${two(study.state.signal[at], 3)}`,

@@ -1,11 +1,14 @@
 """The still picture of SignalLab: poles, kernel and map; signal, state and output."""
 
+import math
 import textwrap
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
+from attnlab.core.convolution import toeplitz
 from attnlab.figures.drawing import Drawing
 from attnlab.figures.theme import SERIES, SIGNED, THEMES, blend
 from attnlab_widgets.words import two
@@ -23,15 +26,18 @@ def picture(lab: Any) -> Drawing:
     for at, line in enumerate(textwrap.wrap(lab.description(), 116)):
         drawing.text(line, _MARGIN, 20 + 18 * at, bold=True, size=13)
     left, middle, right = _COLUMNS
-    kernel, half = lab.impulse_response().tolist(), _SIDE / 2 - 18
+    found, half = lab.impulse_response().tolist(), _SIDE / 2 - 18
+    kernel = cut(found)
+    own = "" if kernel == found else f": itself {two(found[0])}, not to scale"
     if lab.taps:
         _series(drawing, "Taps", lab.taps, (left, _TOP, _SIDE, _SIDE), _KERNEL)
     else:
         _plane(drawing, lab.poles, (left, _TOP, _SIDE, _SIDE))
-    _series(drawing, "Impulse response", kernel, (middle, _TOP, _SIDE, half), _KERNEL)
+    _series(drawing, f"Impulse response{own}", kernel, (middle, _TOP, _SIDE, half), _KERNEL)
     box = (middle, _TOP + half + 36, _SIDE, half)
     _spectrum(drawing, lab.spectrum().tolist(), box)
-    _map(drawing, "The map: row i, what i takes", lab.matrix().numpy(), (right, _TOP, _SIDE, _SIDE))
+    taken = toeplitz(torch.tensor(kernel)).numpy()
+    _map(drawing, "The map: row i, what i takes", taken, (right, _TOP, _SIDE, _SIDE))
     rows = ((left, "Signal", lab.signal, _SIGNAL), (right, "Output", lab.output(), _OUTPUT))
     for x, title, values, colour in rows:
         _series(drawing, title, [float(value) for value in values], (x, below, _SIDE, _LOW), colour)
@@ -39,6 +45,14 @@ def picture(lab: Any) -> Drawing:
     name = "State: the newest inputs" if lab.taps else "State: real parts of the modes"
     _map(drawing, name, states, (middle, below, _SIDE, _LOW))
     return drawing
+
+
+def cut(kernel: Sequence[float]) -> list[float]:
+    """The kernel as it is drawn: what a token takes of itself is cut to the largest other number,
+    by sign, where it is more than twice as large and would hide the others; as in signals.js."""
+    own, *others = kernel
+    most = max(map(abs, others), default=0.0)
+    return [math.copysign(most, own) if 0 < 2 * most < abs(own) else own, *others]
 
 
 def _title(drawing: Drawing, text: str, box: Box) -> None:

@@ -7,11 +7,11 @@ const [LEFT, EDGE] = [36, 5];
 
 /**
  * `values()` are drawn in a colour of the style sheet, `look`; `over()` another series, as a line on
- * its own scale. `choose(at)` and `chosen()` are of the bar that `read(at)` reads out; with
+ * its own scale; `first()` is said beside the first bar. `choose(at)` and `chosen()` are of the bar that `read(at)` reads out; with
  * `pen(from, to)` the numbers can be drawn, from place and value to place and value. Keys may come
  * faster than pictures: `values` and `chosen` tell what is, not what was drawn last.
  */
-export function seriesPanel({ title, testid, hint = "", look, values, chosen, choose, over = () => [], pen = null, read }) {
+export function seriesPanel({ title, testid, hint = "", look, values, chosen, choose, over = () => [], first = () => "", pen = null, read }) {
   const chart = drawn("svg", { class: `sl-series ${look}`, "data-testid": testid, tabindex: 0, role: "slider", "aria-label": pen ? `${title}: left and right choose, up and down change` : `${title}: left and right choose` });
   const readout = el("p", { class: "av-readout av-quiet", "data-testid": `${testid}-readout` });
   const heading = el("h3", {}, el("span", { class: `sl-ink ${look}`, text: title }), " ", el("span", { class: "av-quiet av-hint", text: hint }));
@@ -83,6 +83,7 @@ export function seriesPanel({ title, testid, hint = "", look, values, chosen, ch
       ...numbers.map((value, at) => drawn("rect", { class: "sl-bar", x: x(at) + 0.1 * across, width: 0.8 * across, y: y(Math.max(0, value)), height: Math.max(0.5, Math.abs(y(value) - y(0))) })),
       ...(line.length ? [drawn("polyline", { class: "sl-over", points: line.map((value, at) => `${x(at) + across / 2},${EDGE + half * (1 - value / most)}`).join(" ") })] : []),
       ...[low, top].filter(Boolean).map((value) => drawn("text", { x: LEFT - 4, y: value === low ? high - 2 : 11, "text-anchor": "end", text: two(value, Math.abs(value) < 10 ? 2 : 0) })),
+      drawn("text", { class: "sl-first", x: x(1) + 4, y: numbers[0] < 0 ? high - 4 : 12, text: first() }),
     );
     readout.textContent = read(now);
     chart.setAttribute("aria-valuemin", 0);

@@ -25,6 +25,16 @@ export function discretised(pole, step, rule) {
   return { decay: [size * Math.cos(y), size * Math.sin(y)], drive };
 }
 
+/**
+ * The kernel as it is drawn: what a token takes of itself is cut to the largest other number, by sign,
+ * where it is more than twice as large and would hide the others.
+ */
+export function cut(kernel) {
+  const most = Math.max(0, ...kernel.slice(1).map(Math.abs));
+  const hides = most > 0 && Math.abs(kernel[0]) > 2 * most;
+  return hides ? [Math.sign(kernel[0]) * most, ...kernel.slice(1)] : kernel;
+}
+
 /** The kernel of n tokens, its modes (none for taps), the states [row][token] and the output. */
 export function responded({ signal, poles, weights, step, rule, skip, taps }) {
   const n = signal.length;
