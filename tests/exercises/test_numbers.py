@@ -237,6 +237,7 @@ OTHERWISE = {
     "check_causal_visits": (tiles_with_an_allowed_pair(4096, 64),),
     "check_expected_layer_by_hand": (expected_layer_by_parts(), 7 / 4),
     "check_own_caption": (float(torch.tensor([10.0, 8.0]).softmax(0)[0]), 0.88),
+    "check_pointer_column": ((0.2 * 3 + 0.5 * (11 - 8) + 0.3 * (12 - 8)), 3.3),
     "check_right_after_twelve": (math.exp(12 * math.log(0.98)), 0.785),
 }
 
