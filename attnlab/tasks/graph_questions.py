@@ -16,7 +16,7 @@ Tokens say nothing about the structure: 0 is a node, 1 the marked one. Nodes are
 The edges decide the split; the same graph with its nodes numbered otherwise may be in the other.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import ClassVar
@@ -117,7 +117,8 @@ class GraphQuestions(Task):
         answer = random.randrange(self.classes)
         while True:
             pairs = _molecule(nodes, random.randint(0, 2), random, triangles=answer)
-            if triangles(Graph(nodes, pairs).both_ways()) == answer:
+            both_ways = [*pairs, *((v, u) for u, v in pairs)]
+            if _triangles(_neighbours(nodes, both_ways)) == answer:
                 return nodes, _numbered(pairs, nodes, random), answer
 
     def _describe(self, batch: Batch) -> Example:
@@ -150,7 +151,8 @@ class GraphQuestions(Task):
 
 def distances(graph: Graph, start: int) -> list[int]:
     """The number of edges on a shortest path from ``start`` to each node; -1 where none leads."""
-    neighbours, away = _neighbours(graph), [-1] * graph.nodes
+    neighbours = _neighbours(graph.nodes, graph.edges.tolist())
+    away = [-1] * graph.nodes
     front, step = {start}, 0
     while front:
         for node in front:
@@ -162,19 +164,22 @@ def distances(graph: Graph, start: int) -> list[int]:
 
 def triangles(graph: Graph) -> int:
     """How many sets of three nodes are all joined to each other, in a graph without directions."""
-    neighbours = _neighbours(graph)
+    return _triangles(_neighbours(graph.nodes, graph.edges.tolist()))
+
+
+def _triangles(neighbours: list[set[int]]) -> int:
     return sum(
         len([w for w in neighbours[u] & neighbours[v] if w > v])
-        for u in range(graph.nodes)
+        for u in range(len(neighbours))
         for v in neighbours[u]
         if v > u
     )
 
 
-def _neighbours(graph: Graph) -> list[set[int]]:
+def _neighbours(nodes: int, edges: Iterable[Sequence[int]]) -> list[set[int]]:
     """Where the edges from each node lead."""
-    found: list[set[int]] = [set() for _ in range(graph.nodes)]
-    for source, target in graph.edges.tolist():
+    found: list[set[int]] = [set() for _ in range(nodes)]
+    for source, target in edges:
         found[source].add(target)
     return found
 
