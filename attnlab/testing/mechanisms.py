@@ -648,6 +648,7 @@ SHORT, FEW, BLOCKS, SOME, MANY, MOST = (
 )
 LOOP = 4  # operations per token from which on a layer counts as a loop
 ENOUGH = 300  # pairs of tiles, in which growth shows beside what is called once
+STEPS = (7, 15, 31)  # lengths at which a loop over tokens shows that its steps are alike
 LARGE = 1 << 20  # elements from which on a tensor takes longer to compute than to follow
 
 
@@ -718,14 +719,31 @@ def _launches(card: Card, variant: int, form: str) -> tuple[sympy.Expr, tuple[in
             lengths = _few_pairs(claim, lengths, vars(chosen(card, variant))["tile"])
     # Structures are read, and PyTorch's LSTM is one kernel on every device but the meta one.
     device = "cpu" if card.family == "structure" or (card.name, form) == LSTM else "meta"
-    counted = []
     layer = module(card, variant, **made, **capacity).float().to(device)
     with as_on_an_accelerator():
-        for n in lengths:
-            x = torch.randn(1, n, DIM, device=device, requires_grad=True)
-            layer(x)  # a layout is made once for each length and pattern, and kept
-            counted.append(count(layer, x, backward=True).operations)
-    return claim, lengths, counted
+        if claim in letters("n") and form != "blocked":
+            counted = _called(layer, STEPS, device)
+            if _alike(counted):
+                return claim, STEPS, counted
+        return claim, lengths, _called(layer, lengths, device)
+
+
+def _called(layer: nn.Module, lengths: Sequence[int], device: str) -> list[int]:
+    """How many operations both passes call at each length."""
+    counted = []
+    for n in lengths:
+        x = torch.randn(1, n, DIM, device=device, requires_grad=True)
+        layer(x)  # a layout is made once for each length and pattern, and kept
+        counted.append(count(layer, x, backward=True).operations)
+    return counted
+
+
+def _alike(called: Sequence[int]) -> bool:
+    """Whether each of the later tokens of ``STEPS`` adds as many operations as each of the earlier
+    ones: then more of them, which take long to count, would say no more."""
+    counted = itertools.pairwise(zip(STEPS, called, strict=True))
+    each = {(b - a) / (m - n) for (n, a), (m, b) in counted}
+    return len(each) == 1 and min(each) > 0
 
 
 def _few_pairs(claim: sympy.Expr, lengths: tuple[int, ...], tile: int) -> tuple[int, ...]:
