@@ -38,12 +38,16 @@ def ratio(
     work: Work,
     at_most: float | None = None,
     at_least: float | None = None,
+    of_processor: bool = False,
 ) -> Row:
     """How many times as long `over` takes as `under`: the median of the rounds, and quartiles.
 
-    `work` has the keys of both calls; of a pair the first belongs to `over`.
+    `work` has the keys of both calls; of a pair the first belongs to `over`. `of_processor`: as
+    much of the processor instead of as long by the clock, for long calls, which other programs
+    interrupt.
     """
-    ratios = [own / base for own, base in zip(over.seconds, under.seconds, strict=True)]
+    own, base = (each.processor if of_processor else each.seconds for each in (over, under))
+    ratios = [one / other for one, other in zip(own, base, strict=True)]
     note = f"{taken(over)}; {taken(under)}; {_stated(over.name, under.name, work)}"
     middle, spread = statistics.median(ratios), quartiles(ratios)
     return Row(figure, middle, "×", at_most, at_least, spread, note)

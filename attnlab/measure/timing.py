@@ -39,7 +39,8 @@ class Timing:
     """One of the compared calls. Quartiles are (lower, upper); ratios are to the baseline.
 
     `user` and `system` are seconds of the processor, of all threads together, in the mean of the
-    rounds: systems count them too coarsely for a median of short calls.
+    rounds: systems count them too coarsely for a median of short calls. `processor` is their sum in
+    each round.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Timing:
     ratio_quartiles: tuple[float, float]
     user: float
     system: float
+    processor: tuple[float, ...]
 
 
 def compare(
@@ -115,6 +117,7 @@ def _timing(name: str, own: tuple[Taken, ...], base: tuple[Taken, ...]) -> Timin
         quartiles(ratios),
         statistics.fmean(user),
         statistics.fmean(system),
+        tuple(map(sum, zip(user, system, strict=True))),
     )
 
 

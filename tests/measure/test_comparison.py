@@ -9,9 +9,9 @@ from attnlab.measure.comparison import Keys, all_keys, ratio
 from attnlab.measure.timing import Timing
 
 
-def timing(name, *seconds, user=0.0, system=0.0):
+def timing(name, *seconds, user=0.0, system=0.0, processor=()):
     middle = sorted(seconds)[len(seconds) // 2]
-    return Timing(name, seconds, middle, (middle, middle), 1, (1, 1), user, system)
+    return Timing(name, seconds, middle, (middle, middle), 1, (1, 1), user, system, processor)
 
 
 THEIRS = timing("package", 6.0, 4.0, 20.0, user=0.7, system=0.11)
@@ -26,6 +26,15 @@ def test_ratios_are_taken_round_by_round():
     other = ratio("ours / package", OURS, THEIRS, work="nothing", at_most=0.3)
     assert other.measured == pytest.approx(1 / 3)
     assert other.met is False
+
+
+def test_ratios_may_be_those_of_the_processor():
+    """Of 2 s, the first call waited 4 s for another program in its second round."""
+    ours = timing("ours", 2.0, 6.0, 2.0, processor=(2.0, 2.0, 2.0))
+    theirs = timing("package", 3.0, 3.0, 9.0, processor=(3.0, 3.0, 5.0))
+    row = ratio("package / ours", theirs, ours, work="nothing", at_least=1.5, of_processor=True)
+    assert (row.measured, row.quartiles, row.met) == (1.5, (1.5, 2), True)
+    assert ratio("package / ours", theirs, ours, work="nothing").quartiles == (1, 3)
 
 
 def test_rounds_of_two_runs_are_not_paired():
