@@ -8,6 +8,8 @@ import pytest
 import torch
 from attnlab_widgets.attention_view import AttentionView
 
+from attnlab.lens.sources.patches import Patch
+
 pytestmark = pytest.mark.browser
 
 LAYERS, HEADS, ROWS, COLUMNS = 2, 3, 3, 4
@@ -142,3 +144,70 @@ def test_it_fits(view: Any, wide: int) -> None:
     view.evaluate(FRAME)
     assert view.bounding_box()["height"] <= 760
     assert view.page.evaluate("document.documentElement.scrollWidth") <= wide
+
+
+TEXT = ["<s>", *(Patch(row, column) for row in range(2) for column in range(2)), "a", "three"]
+
+
+@pytest.fixture
+def between_words(tmp_path: Path, page: Any) -> Any:
+    """A causal text in which an image of 2 × 2 patches stands; and words that look at an image."""
+    causal = weights(4, 1, 7, 7) * torch.ones(7, 7).tril()
+    causal = causal / causal.sum(-1, keepdim=True)
+    maps = [causal, weights(5, 1, 7, 4)]
+    image = np.full((20, 20, 3), 200, np.uint8)
+    made = AttentionView(maps, TEXT, image=image, grid=(2, 2))
+    page.goto(made.save_html(tmp_path / "between.html").as_uri())
+    page.set_viewport_size({"width": 993, "height": 760})
+    view = page.get_by_test_id("attention-view")
+    view.get_by_test_id("image").wait_for()
+    view.evaluate(FRAME)
+    return view, maps
+
+
+def test_a_word_between_patches_says_which_it_reads_and_a_patch_who_reads_it(
+    between_words: Any,
+) -> None:
+    view, maps = between_words
+    strip, said = view.get_by_test_id("strip"), view.get_by_test_id("image-readout")
+    assert strip.is_visible()
+    view.get_by_test_id("word-6").hover()
+    view.evaluate(FRAME)
+    best = int(maps[0][0, 6].argmax())
+    assert said.inner_text().startswith("three → ")
+    assert view.page.evaluate(SEEN, [0.5, 0.5])[3] > 0, "the image lies under a veil"
+    view.get_by_test_id("way-by").click()
+    view.evaluate(FRAME)
+    box = view.get_by_test_id("image").bounding_box()
+    view.page.mouse.move(box["x"] + 0.75 * box["width"], box["y"] + 0.25 * box["height"])
+    view.evaluate(FRAME)
+    readers = maps[0][0, :, 2]
+    weight = float(said.inner_text().rpartition(": ")[2].split(" ")[0])
+    assert said.inner_text().startswith("row 0, column 1 ← ")
+    assert weight == pytest.approx(float(readers.max()), abs=0.002)
+    assert "av-own-word" in view.get_by_test_id("word-2").get_attribute("class")
+    assert best < 7
+
+
+def test_words_beside_an_image_say_which_patches_they_read(between_words: Any) -> None:
+    view, maps = between_words
+    view.get_by_test_id("head-1-0").click()
+    view.evaluate(FRAME)
+    view.get_by_test_id("query-word-5").hover()
+    view.evaluate(FRAME)
+    best = divmod(int(maps[1][0, 5].argmax()), 2)
+    said = view.get_by_test_id("image-readout").inner_text()
+    assert said.startswith(f"a → row {best[0]}, column {best[1]}: ")
+    assert not view.get_by_test_id("key-text").is_visible()
+
+
+def test_what_is_read_out_is_not_cut(between_words: Any) -> None:
+    view, _ = between_words
+    readout = view.get_by_test_id("image-readout")
+    for wide in (993, 700, 390):
+        view.page.set_viewport_size({"width": wide, "height": 760})
+        view.evaluate(FRAME)
+        room = readout.evaluate(
+            "p => [p.scrollWidth - p.clientWidth, p.scrollHeight - p.clientHeight]"
+        )
+        assert room == [0, 0], wide

@@ -4,6 +4,7 @@ brighter it is. The rest lies in the shade, as in the widget."""
 from base64 import b64decode
 from collections.abc import Mapping
 from io import BytesIO
+from typing import Any
 
 import numpy as np
 
@@ -11,12 +12,14 @@ SHADE = 0.68
 """How dark a patch of no weight is, as in attention_view/image.js."""
 
 
-def shaded(url: str, grid: Mapping[str, int], weights: np.ndarray) -> np.ndarray:
-    """The image (height, width, 3) under the ``weights`` (m,) of its patches and of the tokens
-    before them, which have no place in it."""
+def shaded(url: str, grid: Mapping[str, Any], weights: np.ndarray) -> np.ndarray:
+    """The image (height, width, 3) under the ``weights`` (m,) of its patches and of other tokens,
+    which have no place in it."""
     pixels = _opened(url)
-    rows, columns, first = grid["rows"], grid["columns"], grid["first"]
-    sizes = np.abs(weights[first : first + rows * columns]).reshape(rows, columns)
+    rows, columns = grid["rows"], grid["columns"]
+    size = np.abs(weights)
+    sizes = np.array([size[_tokens(grid, at)].sum() for at in range(rows * columns)])
+    sizes = sizes.reshape(rows, columns)
     light = 1 - SHADE * (1 - np.sqrt(sizes / (sizes.max() or 1)))
     high, wide = pixels.shape[:2]
     row, column = np.arange(high) * rows // high, np.arange(wide) * columns // wide
@@ -32,15 +35,20 @@ def indexed(pixels: np.ndarray) -> tuple[np.ndarray, list[str]]:
     return np.asarray(image), [f"#{r:02x}{g:02x}{b:02x}" for r, g, b in colours]
 
 
-def patch(grid: Mapping[str, int], token: int, box: tuple[float, ...]) -> tuple[float, ...] | None:
+def patch(grid: Mapping[str, Any], token: int, box: tuple[float, ...]) -> tuple[float, ...] | None:
     """Where the patch of a token lies in an image drawn in ``box`` (x, y, width, height)."""
     rows, columns = grid["rows"], grid["columns"]
-    at = token - grid["first"]
-    if not 0 <= at < rows * columns:
+    at = next((at for at in range(rows * columns) if token in _tokens(grid, at)), None)
+    if at is None:
         return None
     x, y, wide, high = box
     row, column = divmod(at, columns)
     return x + column * wide / columns, y + row * high / rows, wide / columns, high / rows
+
+
+def _tokens(grid: Mapping[str, Any], at: int) -> list[int]:
+    """The tokens of one patch, by its number in reading order."""
+    return list(grid["tokens"][at]) if "tokens" in grid else [grid["first"] + at]
 
 
 def _opened(url: str) -> np.ndarray:

@@ -14,8 +14,10 @@ from torch import nn
 
 from attnlab.core.integers import check_integer
 from attnlab.core.modes import mode
-from attnlab.lens.sources.inputs import inputs_of
+from attnlab.lens.sources.inputs import Inputs, inputs_of
 from attnlab.lens.sources.joined import Windowed
+from attnlab.lens.sources.patches import at_markers, checked_grid, side_by_side
+from attnlab.lens.sources.tokens import Found
 from attnlab.lens.sources.windows import watch_windows
 from attnlab.lens.watch import watch
 from attnlab_widgets.attention_view import AttentionView
@@ -29,6 +31,8 @@ def view(
     target: Any = None,
     generate: int | None = None,
     only: str | Sequence[str] | None = None,
+    image: Any = None,
+    grid: tuple[int, int] | None = None,
     batch: int = 0,
     theme: str = "auto",
 ) -> AttentionView:
@@ -45,6 +49,10 @@ def view(
     ``generate``   so many tokens are generated first, the most likely each (20 for an
                    encoder-decoder without ``target``)
     ``only``       the modules to record, as in ``attnlab.watch``; ``batch`` the row to show
+    ``image``      what a model saw that is given patches or vectors instead of pixels; a list of
+                   images of one size where its text has several. Tokens that are the ``marker`` of
+                   the model are drawn as their patches, or each image as one
+    ``grid``       (rows, columns) of the patches of an image
 
     Raises TypeError or ValueError with a sentence that says what to give.
     """
@@ -59,12 +67,33 @@ def view(
         if not len(seen):
             raise ValueError(f"there is nothing to show: {repr(seen)[1:-1].removeprefix('Seen: ')}")
         records = [Windowed.of(record, windows.get(record.name)) for record in seen]
+        own, shown = given.read(given.own, batch), given.image(batch)
+        if image is not None:
+            own, shown, grid = _with_image(model, given, own, image, grid, batch)
         return AttentionView(
             records,
-            given.read(given.own, batch),
+            own,
             source_tokens=given.read(given.source, batch),
-            image=given.image(batch),
-            grid=given.grid,
+            image=shown,
+            grid=given.grid if grid is None else grid,
             batch=batch,
             theme=theme,
         )
+
+
+def _with_image(
+    model: Any, given: Inputs, own: Any, image: Any, grid: Any, batch: int
+) -> tuple[Any, Any, Any]:
+    """The tokens, those at markers as patches; the image, or several side by side; the grid of the
+    whole."""
+    images = list(image) if isinstance(image, list | tuple) else [image]
+    ids, marker = given.own, getattr(model, "marker", None)
+    if isinstance(marker, int) and ids is not None:
+        rows, columns = (1, 1) if grid is None else checked_grid(grid)
+        marked = (ids[batch] == marker).tolist()
+        own = Found(at_markers(own, marked, (rows, columns), len(images)))
+        grid = rows, len(images) * columns
+    elif len(images) > 1 and grid is not None:
+        rows, columns = checked_grid(grid)
+        grid = rows, len(images) * columns
+    return own, side_by_side(images), grid

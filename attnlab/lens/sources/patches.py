@@ -2,6 +2,7 @@
 
 import math
 from base64 import b64encode
+from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
@@ -39,7 +40,7 @@ class Patches:
 
     def __init__(self, image: Any, grid: Grid | None = None) -> None:
         self.pixels = pixels_of(image)
-        self.grid = _checked(grid)
+        self.grid = None if grid is None else checked_grid(grid)
         self._known: dict[int, list[Any]] = {}
         self.read = False
 
@@ -82,29 +83,106 @@ class Patches:
         self.read = True
         return self._known[n]
 
-    def grids(self, sets: list[list[Any]]) -> list[dict[str, int] | None]:
-        """For each list of tokens its grid: {"rows", "columns", "first"}, or None."""
+    def after(self, text: Sequence[Any], n: int) -> list[Any] | None:
+        """The n tokens of a layer that reads a text and then the image; None where they are not
+        so many."""
+        if self.grid is None or any(isinstance(token, Patch) for token in text):
+            return None
+        rows, columns = self.grid
+        special = n - len(text) - rows * columns
+        if special not in (0, 1):
+            return None
+        patches = [Patch(row, column) for row in range(rows) for column in range(columns)]
+        return [*text, *["[image]"] * special, *patches]
+
+    def grids(self, sets: list[list[Any]]) -> list[dict[str, Any] | None]:
+        """For each list of tokens its grid: {"rows", "columns", "first"}, or None.
+
+        Where patches stand among words, or are several vectors each, "tokens" are those of every
+        patch, in reading order.
+        """
         return [self._described(tokens) for tokens in sets]
 
-    def _described(self, tokens: list[Any]) -> dict[str, int] | None:
+    def _described(self, tokens: list[Any]) -> dict[str, Any] | None:
         if not any(tokens is known for known in self._known.values()):
-            return None
+            return self._among_words(tokens)
         grid = self.grid_of(len(tokens))
         assert grid is not None
         rows, columns = grid
         return {"rows": rows, "columns": columns, "first": len(tokens) - rows * columns}
+
+    def _among_words(self, tokens: list[Any]) -> dict[str, Any] | None:
+        """The grid of a text in which some of the tokens are a `Patch`."""
+        places = [(at, token) for at, token in enumerate(tokens) if isinstance(token, Patch)]
+        if not places:
+            return None
+        rows, columns = self.grid or (
+            1 + max(token.row for _, token in places),
+            1 + max(token.column for _, token in places),
+        )
+        of_patch: list[list[int]] = [[] for _ in range(rows * columns)]
+        for at, token in places:
+            if not (0 <= token.row < rows and 0 <= token.column < columns):
+                raise ValueError(
+                    f"token {at} is the patch in row {token.row} and column {token.column}, and "
+                    f"the image has {rows} × {columns} patches"
+                )
+            of_patch[token.row * columns + token.column].append(at)
+        found: dict[str, Any] = {"rows": rows, "columns": columns, "first": places[0][0]}
+        in_order = [[found["first"] + at] for at in range(rows * columns)]
+        return found if of_patch == in_order else found | {"tokens": of_patch}
 
     def sent(self) -> dict[str, Any]:
         """The image for the front end: as a data URI, with its size."""
         high, wide = self.pixels.shape[:2]
         return {"url": data_uri(self.pixels), "width": wide, "height": high}
 
-    def all_read(self) -> None:
-        if not self.read:
+    def all_read(self, sets: list[list[Any]]) -> None:
+        """Refuse an image that no layer reads and no token is a patch of."""
+        if not self.read and not any(isinstance(x, Patch) for tokens in sets for x in tokens):
             raise ValueError(
                 "no layer reads the image: none has as many tokens as it has patches; give "
                 "`grid=(rows, columns)`, the patches of the image"
             )
+
+
+def side_by_side(images: Sequence[Any]) -> np.ndarray:
+    """Several images of one size as one, in their order; a ValueError for other sizes."""
+    found = [pixels_of(image) for image in images]
+    if not found or len({each.shape for each in found}) > 1:
+        sizes = ", ".join(f"{each.shape[0]} × {each.shape[1]}" for each in found)
+        raise ValueError(
+            f"images that are drawn side by side should have one size, got {sizes or 'no image'}"
+        )
+    return np.concatenate(found, 1)
+
+
+def at_markers(tokens: Sequence[Any], marked: Sequence[bool], grid: Grid, images: int) -> list[Any]:
+    """The tokens, with a `Patch` in the place of each that is marked.
+
+    The images stand side by side, each of ``grid`` patches; where there are more markers than
+    patches, as many of them in turn are vectors of one patch. A ValueError where that does not
+    come out even.
+    """
+    rows, columns = grid
+    count, patches = sum(map(bool, marked)), images * rows * columns
+    if count == 0 or count % patches:
+        raise ValueError(
+            f"the text has {count} markers of vectors, which cannot be shared by {images} images "
+            f"of {rows} × {columns} patches; give `image`, as a list where there are several, and "
+            "`grid=(rows, columns)`, the patches of each"
+        )
+    order = [
+        Patch(row, image * columns + column)
+        for image in range(images)
+        for row in range(rows)
+        for column in range(columns)
+    ]
+    each, at = count // patches, iter(range(count))
+    return [
+        order[next(at) // each] if mark else token
+        for token, mark in zip(tokens, marked, strict=True)
+    ]
 
 
 def pixels_of(image: Any) -> np.ndarray:
@@ -161,9 +239,8 @@ def _bytes(pixels: np.ndarray) -> np.ndarray:
     return (255 * values).round().astype(np.uint8)
 
 
-def _checked(grid: Any) -> Grid | None:
-    if grid is None:
-        return None
+def checked_grid(grid: Any) -> Grid:
+    """The rows and columns of patches; a ValueError for anything else."""
     numbers = tuple(grid) if isinstance(grid, tuple | list) else ()
     if len(numbers) != 2 or not all(isinstance(x, int) and x > 0 for x in numbers):
         raise ValueError(f"`grid` should be (rows, columns) of the patches, got {grid!r}")

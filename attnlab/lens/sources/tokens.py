@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from attnlab.lens.sides import kind_of
 from attnlab.lens.sources.layer_names import Outline, of_an_image, pattern_of
-from attnlab.lens.sources.patches import Patches
+from attnlab.lens.sources.patches import Patch, Patches
 
 
 class Found(list[Any]):
@@ -64,6 +64,8 @@ class Tokens:
             assert self.patches is not None
             keys = self.patches.tokens(m)
             queries = keys if n == m and layer.kind != "cross" else queries
+        elif self.patches is not None and queries is keys and keys and n == m != len(keys):
+            queries = keys = self.patches.after(keys, m) or keys
         return queries, keys
 
     def _texts(self, layer: Shaped) -> tuple[list[Any] | None, list[Any] | None]:
@@ -83,6 +85,9 @@ class Tokens:
             return False
         if of_an_image(name):
             return True
+        if any(isinstance(token, Patch) for token in keys or ()):  # at its places in a text
+            rows, columns = self.patches.grid_of(m) or (0, 0)
+            return len(keys or ()) != m and 4 <= rows * columns in (m, m - 1)
         return keys is None or len(keys) != m or (cross and self.source is None)
 
     def all_read(self) -> None:
@@ -93,7 +98,7 @@ class Tokens:
                 "them; leave them out"
             )
         if self.patches is not None:
-            self.patches.all_read()
+            self.patches.all_read(self.sets)
 
     def _fitting(
         self, layer: Shaped, what: str, tokens: list[Any] | None, count: int

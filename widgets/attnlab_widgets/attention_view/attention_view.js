@@ -45,6 +45,7 @@ function render({ model, el: host }) {
 
   const why = whyPanel(store, view);
   const strip = stripPanel(store, view, why.open);
+  view.way = strip.way; // which weights light up when a token is both query and key
   const summary = el("p", { class: "av-summary", testid: "summary" });
   const bar = controls(store, view, strip.search);
   const heads = headsPanel(store, view);
@@ -85,6 +86,7 @@ function render({ model, el: host }) {
     for (const { node } of [...Object.values(panels), image]) node.hidden = true;
     for (const { node } of shown()) node.hidden = false;
     root.dataset.image = String(image.shown());
+    root.dataset.words = String(!image.shown() || image.words());
     const wide = root.clientWidth - 2 * PADDING;
     const three = names.length === 3 && wide >= 860;
     const two = !three && names.length > 1 && wide >= (names.length === 3 ? 560 : 400);

@@ -1,15 +1,17 @@
-// The image that a vision model saw, with the attention of one patch laid over it: point at a patch,
-// and those that it attends to light up. Tokens that are no patches stand above it as buttons.
+// The image that a model saw, with the attention of one patch or word laid over it: point at a patch,
+// and those that it attends to, or that attend to it, light up. Tokens that are no patches stand above
+// it as buttons; a text, in which patches stand or which looks at them, above the panels.
 import { button, el, plain, sized } from "#parts/dom.js";
 import { activeOf, NONE } from "#lib/active.js";
 import { css } from "#lib/colours.js";
 import { hatched } from "#lib/hatch.js";
-import { boxOf, gridOf, neighbour, tokenAt } from "#lib/patches.js";
+import { boxAt, boxOf, gridOf, neighbour, tokenAt, tokensOf } from "#lib/patches.js";
 import { exactly } from "#lib/words.js";
 
 const VEIL = 0.68; // how dark a patch of no weight is
 const GLOW = 0.4; // how much of the colour a patch of the largest weight takes
-const ABOVE = 66; // pixels for the title and the readout
+const ABOVE = 86; // pixels for the title and the readout
+const SPECIAL = 5; // tokens before the patches that are a class token and registers, no text
 
 export function imagePanel(store, view) {
   const picture = el("img", { class: "av-image-picture", alt: "What the model saw", draggable: "false" });
@@ -24,7 +26,7 @@ export function imagePanel(store, view) {
     readout,
     stage,
   );
-  let side = null; // of the image: "query", or "key" where queries are no patches
+  let side = null; // of a patch that is pointed at: "query", or "key" where queries are no patches
   let grid = null;
   let written = "";
   let size = [0, 0];
@@ -32,10 +34,20 @@ export function imagePanel(store, view) {
   /** Whether the chosen layer reads the image. */
   function shown() {
     const { shape, recording } = store;
-    side = gridOf(recording, shape, "q") ? "query" : "key";
-    grid = gridOf(recording, shape, side === "query" ? "q" : "k");
+    const [q, k] = ["q", "k"].map((one) => gridOf(recording, shape, one));
+    side = q && !(k && view.way() === "by") ? "query" : "key";
+    grid = side === "query" ? q : k;
     return grid !== null;
   }
+
+  /** Whether the chosen layer reads words, too, and not the image alone. */
+  const words = () =>
+    ["query", "key"].some((of) => {
+      const own = gridOfSide(of);
+      return !own || own.tokens || own.first > SPECIAL || own.first + own.rows * own.columns < count(of);
+    });
+
+  const gridOfSide = (of) => gridOf(store.recording, store.shape, of === "query" ? "q" : "k");
 
   function draw() {
     const { url, width, height } = store.recording.image;
@@ -51,11 +63,12 @@ export function imagePanel(store, view) {
 
   /** The buttons of tokens that are no patches: a class token, registers. */
   function name() {
-    const key = [store.loads, store.shape[side === "query" ? "q" : "k"].set, grid.first].join();
+    const before = words() ? 0 : grid.first;
+    const key = [store.loads, side, store.shape[side === "query" ? "q" : "k"].set, before].join();
     if (key === written) return;
     written = key;
     special.replaceChildren(
-      ...Array.from({ length: grid.first }, (_, at) =>
+      ...Array.from({ length: before }, (_, at) =>
         button({
           text: token(side, at).short,
           "aria-pressed": "false",
@@ -78,7 +91,7 @@ export function imagePanel(store, view) {
     const now = activeOf(store);
     const active = now && now[1] < count(now[0]) ? now : null;
     if (active) lay(context, ...active);
-    else readout.textContent = "Point at a patch to see what it attends to.";
+    else readout.textContent = `Point at a patch to see what ${side === "query" ? "it attends to" : "attends to it"}.`;
     readout.title = readout.textContent;
     for (const [at, one] of [...special.children].entries()) {
       one.setAttribute("aria-pressed", String(active !== null && active[0] === side && active[1] === at));
@@ -88,7 +101,7 @@ export function imagePanel(store, view) {
   /** The weights of a query's keys over their patches, or of a key's queries over theirs. */
   function lay(context, of, at) {
     const other = of === "query" ? "key" : "query";
-    const over = gridOf(store.recording, store.shape, other === "query" ? "q" : "k");
+    const over = gridOfSide(other);
     const map = store.map(store.layer, store.head);
     const found = of === "query" ? map.row(at).map(({ j, w }) => [j, w]) : map.column(at).map(({ i, w }) => [i, w]);
     const largest = found.reduce((most, [, w]) => Math.max(most, Math.abs(w)), 0);
@@ -96,21 +109,23 @@ export function imagePanel(store, view) {
       paint(context, over, new Map(found), largest);
       mask(context, over, of, at);
     }
-    const own = of === side ? boxOf(grid, at, ...size) : null;
+    const home = gridOfSide(of);
+    const own = home ? boxOf(home, at, ...size) : null;
     if (own) frame(context, own);
     say(of, at, other, found);
   }
 
   function paint(context, over, weights, largest) {
-    for (let patch = 0; patch < over.rows * over.columns; patch += 1) {
-      const w = weights.get(over.first + patch) ?? 0;
-      const share = largest > 0 ? Math.sqrt(Math.abs(w) / largest) : 0;
-      const box = boxOf(over, over.first + patch, ...size);
+    const sums = Array.from({ length: over.rows * over.columns }, (_, patch) => tokensOf(over, patch).reduce((sum, token) => sum + (weights.get(token) ?? 0), 0));
+    const most = sums.reduce((most, w) => Math.max(most, Math.abs(w)), largest);
+    for (const [patch, w] of sums.entries()) {
+      const share = most > 0 ? Math.sqrt(Math.abs(w) / most) : 0;
+      const box = boxAt(over, patch, ...size);
       context.globalAlpha = VEIL * (1 - share);
       context.fillStyle = "#00102c";
       context.fillRect(...box);
       context.globalAlpha = GLOW * share;
-      context.fillStyle = css(Math.sign(w) * largest, largest, store.signed, true);
+      context.fillStyle = css(Math.sign(w) * most, most, store.signed, true);
       context.fillRect(...box);
     }
     context.globalAlpha = 1;
@@ -120,9 +135,8 @@ export function imagePanel(store, view) {
     const allowed = store.allowed(store.layer, store.head);
     if (!allowed) return;
     for (let patch = 0; patch < over.rows * over.columns; patch += 1) {
-      const there = over.first + patch;
-      if (of === "query" ? allowed(at, there) : allowed(there, at)) continue;
-      hatched(context, ...boxOf(over, there, ...size), "rgba(230, 237, 242, 0.45)");
+      if (tokensOf(over, patch).some((there) => (of === "query" ? allowed(at, there) : allowed(there, at)))) continue;
+      hatched(context, ...boxAt(over, patch, ...size), "rgba(230, 237, 242, 0.45)");
     }
   }
 
@@ -166,7 +180,7 @@ export function imagePanel(store, view) {
     if (event.key === "Enter" && at !== null) pin(at);
     else if (event.key === "Escape") store.set(NONE);
     else {
-      const next = at === null ? (event.key.startsWith("Arrow") ? grid.first : null) : neighbour(grid, at, event.key);
+      const next = at === null ? (event.key.startsWith("Arrow") ? tokensOf(grid, 0)[0] : null) : neighbour(grid, at, event.key);
       if (next === null) return;
       point(next);
       view.announce(token(side, next).full);
@@ -175,5 +189,5 @@ export function imagePanel(store, view) {
   });
   stage.addEventListener("blur", () => point(null));
 
-  return { node, shown, draw, hover };
+  return { node, shown, words, draw, hover };
 }

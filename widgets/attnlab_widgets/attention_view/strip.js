@@ -4,6 +4,7 @@ import { button, el, plain } from "#parts/dom.js";
 import { activeOf, NONE } from "#lib/active.js";
 import { moved } from "#lib/keys.js";
 import { largestOf, strongest } from "#lib/maps.js";
+import { gridOf } from "#lib/patches.js";
 import { bare, convention, found } from "#lib/tokens.js";
 import { signedWeight, weight } from "#lib/words.js";
 
@@ -60,7 +61,7 @@ export function stripPanel(store, view, why) {
     const place = last ? placeOn(side, last[1] + startOf(last[0])) : null;
     last = null;
     store.set({ ...NONE, [side]: place });
-    draw();
+    view.changed();
   }
 
   function draw() {
@@ -70,7 +71,7 @@ export function stripPanel(store, view, why) {
     if (name !== written) {
       written = name;
       last = null;
-      texts.key.row.hidden = together;
+      texts.key.row.hidden = together || gridOf(store.recording, store.shape, "k") !== null;
       texts.query.name.hidden = together;
       for (const one of Object.values(texts)) one.from = -1;
       search.value = "";
@@ -289,5 +290,8 @@ export function stripPanel(store, view, why) {
     matches.textContent = none ? "not found" : hits.length > 1 ? `${Math.max(1, at + 1)} of ${hits.length}` : "";
   }
 
-  return { node, search: el("span", { class: "av-field" }, search, matches), draw, hover };
+  /** "to" or "by", where queries and keys are one text; of two texts each side has a way of its own. */
+  const chosenWay = () => (together ? way : "to");
+
+  return { node, way: chosenWay, search: el("span", { class: "av-field" }, search, matches), draw, hover };
 }

@@ -1,31 +1,50 @@
-// Where the patches of a grid lie in a picture, and which token is which patch.
+// Where the patches of a grid lie in a picture, and which token is which patch. A grid has rows,
+// columns and the first of its tokens, which follow in reading order; or, where patches stand among
+// words or are several vectors each, the tokens of every patch.
 
-/** The grid of a side of a layer, {rows, columns, first}, or null where it reads no image. */
+/** The grid of a side of a layer, {rows, columns, first, tokens?}, or null where it reads no image. */
 export function gridOf(recording, shape, side) {
   return recording.grids?.[shape[side].set] ?? null;
 }
 
-/** The token whose patch lies at (x, y), both from 0 to 1, or null. */
-export function tokenAt({ rows, columns, first }, x, y) {
-  const [row, column] = [Math.floor(y * rows), Math.floor(x * columns)];
-  const inside = row >= 0 && column >= 0 && row < rows && column < columns;
-  return inside ? first + row * columns + column : null;
+/** The tokens of a patch, by its number in reading order. */
+export function tokensOf({ first, tokens }, patch) {
+  return tokens ? tokens[patch] : [first + patch];
 }
 
-/** The box of a token's patch in a picture of this size, [x, y, wide, high], or null. */
-export function boxOf({ rows, columns, first }, token, wide, high) {
-  const at = token - first;
-  if (at < 0 || at >= rows * columns) return null;
-  const [row, column] = [Math.floor(at / columns), at % columns];
+/** The number of a token's patch in reading order, or null. */
+export function patchOf({ rows, columns, first, tokens }, token) {
+  const at = tokens ? tokens.findIndex((own) => own.includes(token)) : token - first;
+  return at >= 0 && at < rows * columns ? at : null;
+}
+
+/** The token whose patch lies at (x, y), both from 0 to 1, or null. */
+export function tokenAt(grid, x, y) {
+  const { rows, columns } = grid;
+  const [row, column] = [Math.floor(y * rows), Math.floor(x * columns)];
+  const inside = row >= 0 && column >= 0 && row < rows && column < columns;
+  return inside ? (tokensOf(grid, row * columns + column)[0] ?? null) : null;
+}
+
+/** The box of a patch in a picture of this size, [x, y, wide, high]. */
+export function boxAt({ rows, columns }, patch, wide, high) {
+  const [row, column] = [Math.floor(patch / columns), patch % columns];
   return [(column * wide) / columns, (row * high) / rows, wide / columns, high / rows];
 }
 
+/** The box of a token's patch, or null. */
+export function boxOf(grid, token, wide, high) {
+  const at = patchOf(grid, token);
+  return at === null ? null : boxAt(grid, at, wide, high);
+}
+
 /** The token one step away from a patch, by an arrow key; the same at the edge, null otherwise. */
-export function neighbour({ rows, columns, first }, token, key) {
+export function neighbour(grid, token, key) {
   const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[key];
   if (!step) return null;
-  const at = Math.max(0, token - first);
+  const { rows, columns } = grid;
+  const at = patchOf(grid, token) ?? 0;
   const row = Math.min(rows - 1, Math.max(0, Math.floor(at / columns) + step[0]));
   const column = Math.min(columns - 1, Math.max(0, (at % columns) + step[1]));
-  return first + row * columns + column;
+  return tokensOf(grid, row * columns + column)[0] ?? token;
 }
