@@ -21,8 +21,8 @@ differ in the mask M (rows see columns):
 | ``captioning`` | queries | queries and earlier words | which word comes next? |
 
 Under ``apart`` and ``captioning`` no query sees a word. So the queries need be computed once for
-both: ``read`` gives them layer by layer, and ``write`` continues with the words alone. ``forward``
-is the equation, with the mask; a test compares the two.
+both: ``read`` keeps their keys and values of each layer, and ``write`` continues with the words.
+``forward`` is the equation, with the mask; a test compares the two.
 
 Counts. 12 layers of width 768, 32 queries and an image of width 1408 are 105.1 million parameters
 without words, and 186.7 with the words of BERT and all heads; the paper prints 188 million.
@@ -49,7 +49,13 @@ from attnlab.core.lookup import checked_ids
 from attnlab.core.options import check_value
 from attnlab.core.patterns import Mask
 from attnlab.core.shapes import KeyPadding, Tokens, checked
-from attnlab.systems.qformer_layers import EPSILON, QFormerLayer, QFormerOptions, first_weights
+from attnlab.systems.qformer_layers import (
+    EPSILON,
+    Attended,
+    QFormerLayer,
+    QFormerOptions,
+    first_weights,
+)
 
 MaskName = Literal["apart", "together", "captioning"]
 
@@ -58,11 +64,11 @@ class Read(NamedTuple):
     """What the queries have read of an image.
 
     queries: (b, q, dim), after the last layer.
-    layers: what each layer was given (b, q, dim), which words look at in ``write``.
+    layers: keys and values of the queries in each layer, which words look at in ``write``.
     """
 
     queries: Float[Tensor, "b q dim"]
-    layers: tuple[Tensor, ...]
+    layers: tuple[Attended, ...]
 
 
 class Seen(NamedTuple):
@@ -137,11 +143,11 @@ class QFormer(nn.Module):
     @checked
     def read(self, image: Float[Tensor, "b m width"], image_padding: KeyPadding = None) -> Read:
         """The queries alone: those of the masks ``apart`` and ``captioning``."""
-        x, given, seen = self._begun(image), [], _image(image, image_padding)
+        x, layers, seen = self._begun(image), [], _image(image, image_padding)
         for layer in self.layers:
-            given.append(x)
-            x = layer(x, x.shape[1], seen)
-        return Read(x, tuple(given))
+            x, found = layer.read(x, seen)
+            layers.append(found)
+        return Read(x, tuple(layers))
 
     @checked
     def write(
@@ -153,8 +159,7 @@ class QFormer(nn.Module):
         q = 0 if read is None else self.options.queries
         seen = visible("together" if read is None else "captioning", q, padding)[:, :, q:]
         for i, layer in enumerate(self.layers):
-            context = text if read is None else torch.cat([read.layers[i], text], 1)
-            text = layer.write(text, context, seen)
+            text = layer.write(text, seen, None if read is None else read.layers[i])
         return text
 
     def _begun(self, image: Tensor) -> Tensor:

@@ -2,9 +2,10 @@
 learned queries and words share the self-attention, and the queries also attend to an image."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from attnlab.architecture.feed.mlp import MLP
@@ -58,6 +59,14 @@ class ImageHeads(Heads):
         return self.split(self.value(x), self.value_dim)
 
 
+class Attended(NamedTuple):
+    """What attention gives, and the keys and values of its context, for others to look at."""
+
+    out: Float[Tensor, "b n dim"]
+    keys: Float[Tensor, "b h m d"]
+    values: Float[Tensor, "b h m d"]
+
+
 class Attend(Layer):
     """Softmax attention of vectors (b, n, dim) to others (b, m, width), where a mask lets them."""
 
@@ -68,10 +77,28 @@ class Attend(Layer):
         )
 
     def forward(self, x: Tensor, context: Tensor, mask: Mask = None) -> Tensor:
+        return self.attended(x, context, mask).out
+
+    def attended(
+        self, x: Tensor, context: Tensor, mask: Mask = None, before: Attended | None = None
+    ) -> Attended:
+        """The same with keys and values; those of an earlier call may stand ``before`` them."""
         q, k, v = self.heads.projected(x, context)
+        if before is not None:
+            k, v = torch.cat([before.keys, k], 2), torch.cat([before.values, v], 2)
         q, k, v = note("queries", q), note("keys", k), note("values", v)
         note("mask", mask)
-        return self.heads.merge(fused(q, k, v, mask=mask))
+        return Attended(self.heads.merge(fused(q, k, v, mask=mask)), k, v)
+
+
+class AttendAndKeep(Attend):
+    """``Attend`` of a sequence to itself, and to what stands before it, which gives its keys and
+    values as well."""
+
+    def forward(  # type: ignore[override]
+        self, x: Tensor, mask: Mask = None, before: Attended | None = None
+    ) -> Attended:
+        return self.attended(x, x, mask, before)
 
 
 class AddNorm(nn.Module):
@@ -92,7 +119,7 @@ class QFormerLayer(nn.Module):
     def __init__(self, o: QFormerOptions, *, crosses: bool) -> None:
         super().__init__()
         text = o.vocab is not None
-        self.attention, self.join = Attend(o.dim, o.heads), AddNorm(o.dim)
+        self.attention, self.join = AttendAndKeep(o.dim, o.heads), AddNorm(o.dim)
         self.cross = Attend(o.dim, o.heads, o.image_dim) if crosses else None
         self.cross_join = AddNorm(o.dim) if crosses else None
         self.feed, self.feed_join = MLP(o.dim, o.hidden), AddNorm(o.dim)
@@ -101,15 +128,20 @@ class QFormerLayer(nn.Module):
 
     def forward(self, x: Tensor, queries: int, image: Any, mask: Mask = None) -> Tensor:
         """The queries, which come first in x, and the words after them."""
-        h = self.join(x, self.attention(x, x, mask))
+        h = self.join(x, self.attention(x, mask).out)
         of_queries = self._of_queries(h[:, :queries], image)
         if x.shape[1] == queries:
             return of_queries
         return torch.cat([of_queries, self._of_text(h[:, queries:])], 1)
 
-    def write(self, text: Tensor, context: Tensor, mask: Mask) -> Tensor:
-        """The words alone, which look at the context."""
-        return self._of_text(self.join(text, self.attention(text, context, mask)))
+    def read(self, x: Tensor, image: Any) -> tuple[Tensor, Attended]:
+        """The queries alone, and what attention made of them, which words may look at."""
+        found = self.attention(x)
+        return self._of_queries(self.join(x, found.out), image), found
+
+    def write(self, text: Tensor, mask: Mask, before: Attended | None) -> Tensor:
+        """The words alone, which look at each other and at the queries ``before`` them."""
+        return self._of_text(self.join(text, self.attention(text, mask, before).out))
 
     def _of_queries(self, h: Tensor, image: Any) -> Tensor:
         if self.cross is not None and self.cross_join is not None:
