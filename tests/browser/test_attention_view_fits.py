@@ -190,6 +190,14 @@ def test_a_word_lights_the_words_that_it_attends_to(page, seen, tmp_path, expect
     expect(reading).to_have_attribute("aria-live", "polite")
 
 
+def test_on_a_phone_the_answer_is_whole(page, seen, tmp_path, expect):
+    shown = opened(page, AttentionView(seen, tokens()), tmp_path, wide=358)
+    shown.get_by_test_id("word-20").click()
+    reading = shown.get_by_test_id("reading")
+    expect(reading).to_contain_text("attends to")
+    assert reading.evaluate("node => node.scrollHeight <= node.clientHeight")
+
+
 def test_the_other_way_round_and_pinned(page, seen, tmp_path, expect):
     shown = opened(page, AttentionView(seen, tokens()), tmp_path)
     weights = seen[0].weights[0, 0].numpy()
