@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from attnlab.core.heads import Heads
+from attnlab.lens.logit_parts import Part, logit_parts
 from attnlab.lens.watch import watch
 from attnlab.models.tiny import TinyTransformer
 
 MOST_HEADS, MOST_TOKENS, MOST_BYTES = 8, 64, 200_000
+BIASES = ("bias", "norm bias", "output bias")
 MASKED = 255  # the level of a pair that may not be attended to
 Head = tuple[int, int]
 
@@ -37,6 +39,23 @@ class States:
     heads: list[Head]
     guesses: NDArray[np.int64]
     maps: dict[int, NDArray[np.uint8]]
+
+
+@dataclass(frozen=True)
+class Written:
+    """Who writes each token that comes, in some of the choices: ``attnlab.lens.logit_parts``.
+
+    ``parts``   P of them, in the order of the model; all biases are one, "bias"
+    ``values``  (choices, n - 1, P) float32: what each part adds to the logit of the token that
+                comes, above the mean of all logits. They sum to ``logits`` - ``means``
+    ``logits``  (choices, n - 1) float32: that logit, as the model computes it
+    ``means``   (choices, n - 1) float32: the mean of all logits there
+    """
+
+    parts: list[Part]
+    values: NDArray[np.float32]
+    logits: NDArray[np.float32]
+    means: NDArray[np.float32]
 
 
 def layers_of(model: Any) -> dict[str, Heads]:
@@ -58,16 +77,9 @@ def layers_of(model: Any) -> dict[str, Heads]:
 def run(model: TinyTransformer, ids: Tensor, heads: Sequence[Head]) -> States:
     """Every choice of ``heads`` on ``ids`` (n,); ``heads`` are in order of layers."""
     layers = layers_of(model)
-    bits = torch.arange(2 ** len(heads))[:, None] >> torch.arange(len(heads)) & 1
-    gains = {}
-    for layer, (name, module) in enumerate(layers.items()):
-        gain = torch.ones(len(bits), 1, module.heads, 1)
-        for bit, (its_layer, head) in enumerate(heads):
-            if its_layer == layer:
-                gain[:, 0, head, 0] = 1 - bits[:, bit]
-        gains[name] = gain
+    gains = _gains(layers, heads, _choices(len(heads)))
     parameter = next(model.parameters())
-    batch = ids.to(parameter.device).expand(len(bits), -1)
+    batch = ids.to(parameter.device).expand(2 ** len(heads), -1)
     with _silenced(layers, gains), _resting(model), watch(model) as seen, torch.no_grad():
         guesses = model(batch).argmax(-1)
     calls = {call.name: call for call in seen}
@@ -77,6 +89,57 @@ def run(model: TinyTransformer, ids: Tensor, heads: Sequence[Head]) -> States:
         for layer, name in enumerate(layers) if any(at == layer for at, _ in heads)
     }  # fmt: skip
     return States(list(heads), guesses.cpu().numpy(), maps)
+
+
+def written(model: TinyTransformer, ids: Tensor, heads: Sequence[Head]) -> Written:
+    """The parts of the logits of the tokens that come, for every choice of ``heads``, or, where
+    these need more than ``MOST_BYTES``, for the first choice alone, in which no head is silent.
+
+    A ValueError for a model whose logits are no sum of known parts."""
+    layers = layers_of(model)
+    ids = ids.to(next(model.parameters()).device)[None]
+    found = _written(model, ids, layers, heads, _choices(len(heads))[:1])
+    if found.values.nbytes * 2 ** len(heads) <= MOST_BYTES:
+        found = _written(model, ids, layers, heads, _choices(len(heads)))
+    return found
+
+
+def _written(
+    model: TinyTransformer, ids: Tensor, layers: dict[str, Heads], heads: Sequence[Head],
+    choices: Tensor,
+) -> Written:  # fmt: skip
+    batch = ids.expand(len(choices), -1)
+    coming = batch.roll(-1, 1)  # the last asks for the first, and is left out
+    with _silenced(layers, _gains(layers, heads, choices)):
+        above = logit_parts(model, batch, coming, others="mean")
+        logits = logit_parts(model, batch, coming).logits[:, :-1].double()
+    means = logits - above.logits[:, :-1].double()
+    sums: dict[Part, Tensor] = {}
+    for part, value in zip(above.parts, above.values, strict=True):
+        name = Part("bias") if part.what in BIASES else part
+        sums[name] = sums[name] + value if name in sums else value
+    if (bias := sums.pop(Part("bias"), None)) is not None:
+        sums[Part("bias")] = bias  # the last
+    values = torch.stack([*sums.values()], -1)[:, :-1]
+    plain = [each.float().cpu().numpy() for each in (values, logits, means)]
+    return Written([*sums], *plain)
+
+
+def _choices(count: int) -> Tensor:
+    """(2^count, count): 1 where a head is silent."""
+    return torch.arange(2**count)[:, None] >> torch.arange(count) & 1
+
+
+def _gains(layers: dict[str, Heads], heads: Sequence[Head], choices: Tensor) -> dict[str, Tensor]:
+    """By what the output of each head of a layer is multiplied in each choice."""
+    gains = {}
+    for layer, (name, module) in enumerate(layers.items()):
+        gain = torch.ones(len(choices), 1, module.heads, 1)
+        for bit, (its_layer, head) in enumerate(heads):
+            if its_layer == layer:
+                gain[:, 0, head, 0] = 1 - choices[:, bit]
+        gains[name] = gain
+    return gains
 
 
 def _levels(calls: dict[str, Any], name: str, heads: list[int], variants: int) -> NDArray[np.uint8]:

@@ -1,10 +1,13 @@
 """HeadSwitchboard in JupyterLab and as a file: switches, lamps, the sentence, the chart."""
 
 import json
+import re
 from typing import Any
 
 import pytest
+from attnlab_widgets.head_switchboard import HeadSwitchboard
 
+from attnlab.pretrained import load
 from tests.browser.widget_pages import in_a_notebook, in_both, pixels
 
 pytestmark = pytest.mark.browser
@@ -20,7 +23,8 @@ board
 ASK = """
 import json
 print(json.dumps({"silent": board.silent, "right": board.right().tolist(),
-                  "guesses": board.guesses(), "said": board.description()}))
+                  "guesses": board.guesses(), "said": board.description(),
+                  "writers": board.writers(), "of_21": board.writers(21)}))
 """
 
 
@@ -98,6 +102,39 @@ def test_a_letter_says_what_the_model_says_there(board: Any, expect: Any) -> Non
     expect(board.get_by_test_id("readout")).to_contain_text("After “n” (row 1 of the maps)")
 
 
+def parts_of(board: Any) -> dict[str, float]:
+    """The bars by name, as the page holds them."""
+    read = "all => all.map(x => [x.dataset.part, Number(x.dataset.value)])"
+    return dict(board.get_by_test_id("parts").locator("g").evaluate_all(read))
+
+
+def test_bars_say_who_writes_a_letter_and_sum_to_its_logit(board: Any, expect: Any) -> None:
+    """In the notebook and in the file, which has no kernel."""
+    expect(board.get_by_test_id("writes")).to_contain_text("that repeat? (mean of 15)")
+    board.get_by_test_id("token-21").hover()
+    expect(board.get_by_test_id("writes")).to_have_text("Who writes “y” here?")
+    whole = parts_of(board)
+    total = whole.pop("sum")
+    assert sum(whole.values()) == pytest.approx(total, abs=1e-4)
+    line = board.get_by_test_id("sum").inner_text().replace("−", "-")
+    numbers = [float(found) for found in re.findall(r"-?\d+\.\d\d", line)]
+    assert len(numbers) == 3
+    assert numbers[0] == pytest.approx(total, abs=0.0051)
+    assert numbers[0] == pytest.approx(numbers[1] - numbers[2], abs=0.021)
+    copier, _ = load("induction")
+    python = HeadSwitchboard(copier, "uncopyrightables" * 2).writers(21)
+    assert whole == pytest.approx(python, abs=1e-3)
+    at = board.get_by_test_id("token-21").bounding_box()
+    board.get_by_test_id("token-20").hover()
+    assert board.get_by_test_id("token-21").bounding_box() == at, "letters stay where they are"
+    board.get_by_test_id("switch-0.1").click()
+    board.get_by_test_id("token-22").hover()
+    expect(board.get_by_test_id("writes")).to_have_text("Who writes “r” here?")
+    now = parts_of(board)
+    assert now["head 0.1"] == 0
+    assert now["sum"] < 0.7 * total
+
+
 def test_python_hears_of_it(notebook: Any) -> None:
     board = notebook.output(0).get_by_test_id("head-switchboard")
     board.get_by_test_id("all-silent").click()
@@ -109,3 +146,8 @@ def test_python_hears_of_it(notebook: Any) -> None:
     assert said["silent"] == [[0, 1], [1, 0], [1, 1]]
     assert said["said"] == board.get_by_test_id("summary").inner_text()
     assert [kind in ("right", "gained") for kind in kinds(board)] == said["right"]
+    board.page.mouse.move(0, 0)
+    shown = parts_of(board)
+    assert shown.pop("sum") == pytest.approx(sum(said["writers"].values()), abs=1e-3)
+    assert shown == pytest.approx(said["writers"], abs=1e-3)
+    assert said["writers"] != said["of_21"]

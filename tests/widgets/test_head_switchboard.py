@@ -14,6 +14,7 @@ from attnlab_widgets.head_switchboard import HeadSwitchboard, shown_importance
 import attnlab
 from attnlab.core.heads import Heads
 from attnlab.lens.head_states import MASKED, MOST_BYTES, run
+from attnlab.lens.logit_parts import logit_parts
 from attnlab.models.tiny import TinyTransformer
 from attnlab.pretrained import load
 from tests.widgets.stored import stored, write
@@ -143,6 +144,97 @@ def test_of_a_text_that_repeats_nothing_all_tokens_are_counted_together() -> Non
     assert "of the 1 letter that repeats and" in once
 
 
+@pytest.mark.parametrize("heads", [None, [(1, 1), (0, 0), (2, 1)]])
+def test_the_writers_of_a_letter_are_those_of_the_model_without_the_silent_heads(
+    heads: Any,
+) -> None:
+    """Against the parts of a model whose output matrices are cut, and against its own logits."""
+    model = small(dropout=0.5).train()
+    board = HeadSwitchboard(model, "attention", heads=heads)
+    ids = torch.tensor([[ord(letter) - ord("a") for letter in "attention"]])
+    switches = board._states.heads
+    for silent in ([], switches[:1], switches[1:3], switches):
+        board.silent = silent
+        without = cut(model, silent)
+        wanted = logit_parts(without, ids, ids.roll(-1, 1), others="mean")
+        with torch.no_grad():
+            logits = without(ids)[0]
+        for at in (1, 4, 8):
+            found = board.writers(at)
+            values = wanted.values[:, 0, at - 1].tolist()
+            own = dict(zip(map(str, wanted.parts), values, strict=True))
+            biases = [own.pop(name) for name in [*own] if "bias" in name]
+            assert {"embedding", "positions", "head 2.1", "feed-forward 0"} < set(found)
+            assert found == pytest.approx({**own, "biases": sum(biases)}, abs=1e-4)
+            after = logits[at - 1]
+            above = float(after[ids[0, at]] - after.mean())
+            assert sum(found.values()) == pytest.approx(above, abs=1e-4)
+        for layer, head in silent:
+            assert board.writers(5)[f"head {layer}.{head}"] == 0
+    assert model.training
+    assert not any(module._forward_pre_hooks for module in model.modules())
+
+
+def test_the_mean_is_over_the_letters_that_repeat() -> None:
+    board = HeadSwitchboard(small(), "abcabc")
+    each = [board.writers(at) for at in (4, 5)]
+    repeats = [at + 1 for at, again in enumerate(board._board["repeats"]) if again]
+    assert repeats == [4, 5]
+    for name, value in board.writers().items():
+        assert value == pytest.approx(sum(one[name] for one in each) / 2, abs=1e-6)
+    once = HeadSwitchboard(small(), "abc")
+    means = {name: (once.writers(1)[name] + v) / 2 for name, v in once.writers(2).items()}
+    assert once.writers() == pytest.approx(means, abs=1e-6)
+
+
+def test_in_the_copier_the_last_layer_writes_and_the_first_writes_nothing_itself() -> None:
+    copier, _ = load("induction")
+    board = HeadSwitchboard(copier, WORD * 2)
+    found = board.writers()
+    last = [found[name] for name in ("head 1.0", "head 1.1", "feed-forward 1")]
+    assert min(last) > 1
+    assert sum(last) > 0.95 * sum(found.values())
+    assert abs(found["head 0.1"]) < 0.1, "and yet 7 letters are wrong without it"
+    board.silent = [(0, 1)]
+    assert board.writers()["head 1.1"] < 0.7 * found["head 1.1"]
+    svg = board.still().svg("the heads")
+    assert "feed-forward 1" in svg
+    assert f"{sum(board.writers().values()):+.2f}" in svg
+
+
+def test_parts_of_too_many_choices_are_those_of_all_heads_alone() -> None:
+    writer, documentation = load("documentation")
+    heads = [(layer, head) for layer in (2, 3) for head in range(4)]
+    text = "If the object is a class, return the name"
+    board = HeadSwitchboard(writer, text, task=documentation, heads=heads, silent=heads[:1])
+    told, n = board._board["writers"], len(board._ids)
+    assert 4 * 2**8 * (n - 1) * len(told["parts"]) > MOST_BYTES
+    assert told["choices"] == 1
+    assert len(board._writers) == 4 * (n - 1) * (len(told["parts"]) + 2)
+    before = board.writers(3)
+    board.silent = []
+    assert board.writers(3) == before
+    assert before["head 2.0"] != 0
+    few = HeadSwitchboard(writer, text, task=documentation, heads=heads[:2])
+    assert few._board["writers"]["choices"] == 4
+    assert few.writers(3) == pytest.approx(before, abs=1e-4)
+
+
+def test_a_model_whose_logits_are_no_sum_says_so() -> None:
+    board = HeadSwitchboard(small(layers=2, depth="reversible"), "abcabc")
+    assert board._writers == b""
+    assert "take depth='plain'" in board._board["writers"]["why"]
+    with pytest.raises(ValueError, match="take depth='plain'"):
+        board.writers()
+    board.still().svg("the heads")
+
+
+@pytest.mark.parametrize("at", [0, 3, -1])
+def test_a_letter_that_nothing_predicts_has_no_writers(at: int) -> None:
+    with pytest.raises(ValueError, match="`at` should be from 1 to 2, the tokens that are"):
+        HeadSwitchboard(small(), "abc").writers(at)
+
+
 def test_a_task_encodes_and_names() -> None:
     writer, documentation = load("documentation")
     heads = [(0, 1), (3, 2)]
@@ -203,16 +295,25 @@ def cases() -> list[dict[str, Any]]:
         for bits in range(2 ** len(board._states.heads)):
             board.silent = [h for bit, h in enumerate(board._states.heads) if bits >> bit & 1]
             maps = [int(board.map_of(head).sum()) for head in board._states.heads]
-            said.append({"silent": board.silent, "said": board.description(), "maps": maps,
+            parts = [round(value, 4) for value in board.writers().values()]
+            third = [round(value, 4) for value in board.writers(3).values()]
+            said.append({"silent": board.silent, "parts": parts, "third": third,
+                         "said": board.description(), "maps": maps,
                          "right": int(board.right().sum())})  # fmt: skip
-        found.append({"board": board._board, "maps": list(board._maps), "states": said})
+        writers = board._writers.hex()
+        found.append(
+            {"board": board._board, "maps": list(board._maps), "writers": writers, "states": said}
+        )
     return found
 
 
 def test_the_page_s_reading_is_tested_against_this() -> None:
     for one, other in zip(stored("switches.json"), cases(), strict=True):
         assert one["board"]["heads"] == other["board"]["heads"]
-        assert one["states"] == other["states"]
+        for then, now in zip(one["states"], other["states"], strict=True):
+            for name in ("parts", "third"):  # other processors round otherwise
+                assert then.pop(name) == pytest.approx(now.pop(name), abs=2e-3)
+            assert then == now
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
+import { few, meanParts, signed, wordsOf } from "../attnlab_widgets/head_switchboard/parts.js";
 import { countRight, kindsIn, lampWidth, mapAt, ordered, sentence, silentIn, stateOf } from "../attnlab_widgets/head_switchboard/switches.js";
 
 const known = JSON.parse(readFileSync(new URL("./switches.json", import.meta.url), "utf8"));
@@ -37,4 +38,40 @@ test("lamps fill equal lines", () => {
   assert.equal(lampWidth(32, 961), 26);
   assert.equal(lampWidth(32, 666), 37);
   assert.equal(lampWidth(4, 961), 44);
+});
+
+test("the parts of a logit are Python's for every choice, and sum to the logit above the mean", () => {
+  for (const { board, writers, states } of known) {
+    const floats = new Float32Array(Uint8Array.from(Buffer.from(writers, "hex")).buffer);
+    assert.equal(floats.length, states.length * board.coming.length * (board.writers.parts.length + 2));
+    states.forEach(({ parts, third }, state) => {
+      for (const [wanted, at] of [[parts, null], [third, 3]]) {
+        const found = meanParts(board, floats, state, at);
+        found.values.forEach((value, k) => assert.ok(Math.abs(value - wanted[k]) < 1e-4));
+        assert.ok(Math.abs(found.sum - (found.logit - found.mean)) < 1e-4);
+        const { line } = wordsOf(board, found, { at, state });
+        assert.ok(line.startsWith(`The bars sum to ${signed(found.sum)} = logit `));
+      }
+    });
+  }
+});
+
+test("small parts are one where there is no room, and nothing of the sum is lost", () => {
+  const parts = [..."abcde"].map((name) => ({ name, short: name }));
+  const shown = few(parts, [0.5, -4, 0.25, 3, -0.125], 3);
+  assert.deepEqual(shown.map(({ name, value }) => [name, value]), [["b", -4], ["d", 3], ["3 others", 0.625]]);
+  assert.equal(few(parts, [1, 2, 3, 4, 5], 5).length, 5);
+});
+
+test("what rounds to nothing has no sign", () => {
+  assert.deepEqual([0.004, -0.004, -0.006, 2.5].map((value) => signed(value)), ["0", "0", "−0.01", "+2.50"]);
+});
+
+test("a page that holds one choice alone says so when heads are silent", () => {
+  const board = { coming: [0, 1], repeats: [false, true], tokens: ["a", "b", "c"], unit: "letter", writers: { parts: [{ name: "x" }], choices: 1 } };
+  const found = meanParts(board, new Float32Array([1, 1, 0, 3, 2, -1]), 1);
+  assert.deepEqual([found.values, found.logit, found.mean], [[3], 2, -1]);
+  assert.match(wordsOf(board, found, { at: null, state: 1 }).line, /With all heads on/);
+  assert.doesNotMatch(wordsOf(board, found, { at: null, state: 0 }).line, /With all heads on/);
+  assert.equal(wordsOf(board, found, { at: 2, state: 0 }).heading, "Who writes “c” here?");
 });

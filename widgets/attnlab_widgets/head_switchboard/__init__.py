@@ -7,8 +7,10 @@
 Every head is a switch. A silent head attends as before, but nothing of it reaches the rest of the
 model; the predicted letters that are wrong without it go dark. Beside each switch stands the
 importance of the head: how strongly the loss of this text changes, to first order, as the head is
-scaled (``attnlab.compression.head_importance``). All choices of heads are computed when the widget
-is made, so a saved file stays alive.
+scaled (``attnlab.compression.head_importance``). Above the letters stands who writes them: what
+each head, feed-forward layer and embedding adds to the logit of the letter that is pointed at
+(``attnlab.lens.logit_parts``). All choices of heads are computed when the widget is made, so a
+saved file stays alive.
 """
 
 from collections.abc import Sequence
@@ -41,6 +43,7 @@ from attnlab.lens.head_states import (
 from attnlab.models.tiny import TinyTransformer
 from attnlab_widgets.base import STATIC, BaseWidget, Checked, as_trait_error
 from attnlab_widgets.head_switchboard.picture import picture
+from attnlab_widgets.head_switchboard.writers import buffer, mean_parts, writers
 from attnlab_widgets.words import listed
 
 
@@ -66,6 +69,7 @@ class HeadSwitchboard(BaseWidget):
     settings = traitlets.Bool(False).tag(sync=True)
     _board: Any = traitlets.Dict().tag(sync=True)
     _maps = traitlets.Bytes(b"").tag(sync=True)
+    _writers = traitlets.Bytes(b"").tag(sync=True)
 
     def __init__(
         self,
@@ -84,6 +88,7 @@ class HeadSwitchboard(BaseWidget):
         _check_room(chosen, len(ids))
         self._states = run(model, ids, chosen)
         self._labels, self._unit, self._ids = labels, unit, ids.tolist()
+        self._written, told = writers(model, ids, chosen)
         names = _names(self._states, self._ids, labels, task, unit)
         super().__init__(
             _board={
@@ -96,7 +101,9 @@ class HeadSwitchboard(BaseWidget):
                 "coming": _numbered(np.array(self._ids[1:]), names),
                 "repeats": _repeats(self._ids),
                 "importance": [shown_importance(x) for x in _importance(model, ids, chosen)],
+                "writers": told,
             },
+            _writers=buffer(self._written),
             _maps=b"".join(one.tobytes() for one in self._states.maps.values()),
             silent=_silent(silent, chosen),
             theme=theme,
@@ -120,6 +127,29 @@ class HeadSwitchboard(BaseWidget):
     def importance(self) -> list[str]:
         """How strongly the loss of the text, in nats per token, changes as each head is scaled."""
         return list(self._board["importance"])
+
+    def writers(self, at: int | None = None) -> dict[str, float]:
+        """What each part of the model adds to the logit of token ``at`` of the text, from 1, above
+        the mean of all logits: by the name of the part, in its order in the model.
+
+        Unless ``at`` is given, the mean over the tokens that repeat, or over all where none does.
+        The parts sum to the logit less the mean of all logits, and are those of the run with the
+        present heads silent; where parts of all choices are too many to store, of the run with all
+        heads on. A ValueError for a model whose logits are no sum of known parts.
+        """
+        if self._written is None:
+            raise ValueError(self._board["writers"]["why"])
+        chosen = (
+            self._repeating()
+            if at is None
+            else np.arange(len(self._ids) - 1) == _place(at, len(self._ids)) - 1
+        )
+        return mean_parts(self._written, self._state(), chosen)
+
+    def _repeating(self) -> NDArray[np.bool_]:
+        """(n - 1,) bool: the tokens that repeat; all where none does."""
+        repeats = np.array(self._board["repeats"], dtype=bool)
+        return repeats if repeats.any() else ~repeats
 
     def description(self) -> str:
         """How many predictions are right, in a sentence: of the tokens that repeat, after the same
@@ -224,6 +254,14 @@ def _encoded(text: str, task: Any) -> tuple[Tensor, list[str], str]:
             f"without `task`, `text` should consist of the letters a … z, got {other[0]!r}"
         )
     return torch.tensor([ascii_lowercase.index(letter) for letter in text]), list(text), "letter"
+
+
+def _place(at: Any, n: int) -> int:
+    if not 1 <= check_integer("at", at) < n:
+        raise ValueError(
+            f"`at` should be from 1 to {n - 1}, the tokens that are predicted, got {at}"
+        )
+    return int(at)
 
 
 def _importance(model: TinyTransformer, ids: Tensor, heads: Sequence[Head]) -> list[float]:

@@ -7,9 +7,11 @@ import numpy as np
 from attnlab.figures.drawing import Drawing
 from attnlab.figures.theme import CIVIDIS, SERIES, THEMES, blend
 from attnlab.lens.head_states import MASKED
+from attnlab_widgets.head_switchboard.writers import largest
 
 _WIDE, _MARGIN, _GAP = 920, 24, 16
 _LAMP, _PITCH = 50, 58
+_BARS, _NUMBERS = 56, 14  # the height of the bars of who writes, and of a line of numbers
 _LIT, _DARK = CIVIDIS[-1], CIVIDIS[0]
 _PALETTE = [blend(CIVIDIS, at / 63) for at in range(64)]
 
@@ -21,13 +23,17 @@ def picture(board: Any) -> Drawing:
     side = min(184, (_WIDE - 2 * _MARGIN) // per_row - _GAP)
     rows = -(-len(heads) // per_row)
     lamps, lines = _placed([str(token) for token in board._labels])
-    top = 56 + rows * (side + 40)
+    above = 56 + rows * (side + 40)
+    known = board._written is not None
+    top = above + (_BARS + 4 * _NUMBERS + 36 if known else 0)
     drawing = Drawing(_WIDE, top + 28 + lines * _PITCH + 24, THEMES[board.theme])
     drawing.text(board.description(), _MARGIN, 24, bold=True, size=15)
     for bit, head in enumerate(heads):
         x = _MARGIN + (bit % per_row) * (side + _GAP)
         y = 48 + (bit // per_row) * (side + 40)
         _card(drawing, board, head, x, y, side)
+    if known:
+        _writers(drawing, board, above)
     drawing.text(f"Which {board._unit}s are predicted?", _MARGIN, top + 8, bold=True, size=14)
     _lamps(drawing, board, lamps, top + 28)
     key = (
@@ -51,6 +57,34 @@ def _card(drawing: Drawing, board: Any, head: Any, x: float, y: float, side: flo
     drawing.disc(left + (25 if on else 9), y + side + 16, 6, theme.paper)
     needed = board.importance()[board._states.heads.index(head)]
     drawing.text(f"{'on' if on else 'silent'} · {needed}", left + 42, y + side + 16, quiet=True)
+
+
+def _writers(drawing: Drawing, board: Any, top: float) -> None:
+    """A bar for each part of the logits, at most 20, and their sum."""
+    theme, count = drawing.theme, int(board._repeating().sum())
+    some = "" if count == len(board._ids) - 1 else " that repeat"
+    title = f"Who writes the {board._unit}s{some}? (part of the logit, mean of {count})"
+    drawing.text(title, _MARGIN, top + 8, bold=True, size=14)
+    shown = largest(board.writers(), 20)
+    shown["sum"] = sum(shown.values())
+    short = {each["name"]: each["short"] for each in board._board["writers"]["parts"]}
+    high, low = max(0.0, *shown.values()), min(0.0, *shown.values())
+    unit = _BARS / (high - low or 1.0)
+    zero = top + 24 + _NUMBERS + high * unit
+    step = (_WIDE - 2 * _MARGIN) / len(shown)
+    drawing.line([(_MARGIN, zero), (_WIDE - _MARGIN, zero)], theme.grid)
+    for at, (name, value) in enumerate(shown.items()):
+        middle, wide = _MARGIN + step * (at + 0.5), min(46, step * 0.62)
+        colour = theme.ink if name == "sum" else SERIES[0 if value >= 0 else 1]
+        bar = abs(value) * unit
+        number = f"{value:+.{2 if step > 40 else 1}f}".replace("-", "−")
+        below = value < 0 and float(f"{value:.2f}") != 0
+        drawing.box(middle - wide / 2, zero if below else zero - bar, wide, max(bar, 0.5), colour)
+        y = zero + bar + 9 if below else zero - bar - 7
+        drawing.text(number if number.strip("+−0.") else "0", middle, y, anchor="middle", size=10)
+        label = name if step > 84 else short.get(name, name)
+        foot = top + 24 + _BARS + 3 * _NUMBERS
+        drawing.text(label, middle, foot, anchor="middle", size=10, quiet=True)
 
 
 def _placed(tokens: list[str]) -> tuple[list[tuple[float, int, float]], int]:

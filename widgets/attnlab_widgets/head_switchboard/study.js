@@ -7,6 +7,8 @@ export class Study {
     this.board = model.get("_board");
     const bytes = model.get("_maps");
     this.maps = new Uint8Array(bytes.buffer ?? bytes, bytes.byteOffset ?? 0, bytes.byteLength);
+    const parts = model.get("_writers"); // files of earlier versions have none
+    this.parts = parts?.byteLength ? new Float32Array(new Uint8Array(parts.buffer ?? parts, parts.byteOffset ?? 0, parts.byteLength).slice().buffer) : null;
     this.at = null; // the token that is pointed at
   }
 
