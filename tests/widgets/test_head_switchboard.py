@@ -150,6 +150,9 @@ def test_the_writers_of_a_letter_are_those_of_the_model_without_the_silent_heads
 ) -> None:
     """Against the parts of a model whose output matrices are cut, and against its own logits."""
     model = small(dropout=0.5).train()
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias"):
+            parameter.data.normal_(std=0.3)
     board = HeadSwitchboard(model, "attention", heads=heads)
     ids = torch.tensor([[ord(letter) - ord("a") for letter in "attention"]])
     switches = board._states.heads
