@@ -11,11 +11,12 @@ from attnlab.core.arguments import check_mapping, check_texts
 from attnlab.core.arrays import Array, numbers
 from attnlab.figures.curves import curve_layout, padded, series_style
 from attnlab.figures.labels import escaped
-from attnlab.figures.layout import axis
+from attnlab.figures.layout import axis, label_width
 from attnlab.figures.picture import Picture, Row
 from attnlab.figures.theme import Theme, colours, theme_name
 
 Values = Sequence[float] | float
+POINT = 5.0  # pixels: half the width of a point
 
 
 def head_scatter(
@@ -27,7 +28,8 @@ def head_scatter(
     kinds: Mapping[str, str] | None = None,
     theme: str | None = None,
 ) -> Picture:
-    """A point for each head at the medians of two statistics, with its name beside it.
+    """A point for each head at the medians of two statistics, with its name beside it where there
+    is room.
 
     ``heads`` maps a name, such as "1.0", to two statistics, each one number or one for each text:
     thin lines then go from the first to the ninth decile of the texts, so that a head that does the
@@ -56,18 +58,6 @@ def head_scatter(
     every = [
         np.concatenate([_deciles(both[axis_]) for both in placed.values()]) for axis_ in (0, 1)
     ]
-    above = 0.035 * (float(np.ptp(every[1])) or 1.0)  # the name stands above its point
-    traces.append(
-        go.Scatter(
-            x=[float(np.median(across_)) for across_, _ in placed.values()],
-            y=[float(np.median(up_)) + above for _, up_ in placed.values()],
-            mode="text",
-            text=[escaped(name) for name in placed],
-            textfont={"color": look.ink, "size": 10},
-            showlegend=False,
-            hoverinfo="skip",
-        )
-    )
     page = curve_layout(
         look,
         title,
@@ -75,6 +65,7 @@ def head_scatter(
         yaxis=axis(look, up, range=padded(every[1], log=False)),
         names=[*map(escaped, dict.fromkeys(groups.values()))],
     ) | {"hovermode": "closest"}
+    traces.append(_names(look, page, placed))
     return Picture(
         traces,
         page,
@@ -128,6 +119,50 @@ def _points(place: int, kind: str, own: Mapping[str, tuple[Array, Array]]) -> go
         marker={**series_style(place)["marker"], "size": 9},
         hovertemplate="head%{text}: %{x:.3~g}, %{y:.3~g}<extra></extra>",
     )
+
+
+def _names(
+    look: Theme, page: Mapping[str, Any], placed: Mapping[str, tuple[Array, Array]]
+) -> go.Scatter:
+    """The name of each head beside its point, where it covers no other point and no other name;
+    in a crowd without room it is left out, and stands in the table and under the pointer."""
+    room = (
+        page["width"] - page["margin"]["l"] - page["margin"]["r"],
+        page["height"] - page["margin"]["t"] - page["margin"]["b"],
+    )
+    units = [
+        float(np.ptp(page[axis_]["range"])) / size
+        for axis_, size in zip(("xaxis", "yaxis"), room, strict=True)
+    ]
+    points = [
+        (float(np.median(across)) / units[0], float(np.median(up)) / units[1])
+        for across, up in placed.values()
+    ]
+    taken = [(x, y, POINT, POINT) for x, y in points]
+    found: list[tuple[str, float, float]] = []
+    for name, (x, y) in zip(placed, points, strict=True):
+        wide, high = label_width(escaped(name), 10) / 2, 6.0
+        for side, above in ((0, 1), (1, 0), (-1, 0), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1)):
+            at = (x + side * (wide + POINT + 2), y + above * (high + POINT + 1), wide, high)
+            if not any(_overlap(at, other) for other in taken):
+                taken.append(at)
+                found.append((escaped(name), at[0] * units[0], at[1] * units[1]))
+                break
+    return go.Scatter(
+        x=[x for _, x, _ in found],
+        y=[y for _, _, y in found],
+        mode="text",
+        text=[name for name, _, _ in found],
+        textfont={"color": look.ink, "size": 10},
+        showlegend=False,
+        hoverinfo="skip",
+    )
+
+
+def _overlap(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
+    """Whether two boxes (middle x, middle y, half width, half height) in pixels have an area in
+    common."""
+    return abs(a[0] - b[0]) < a[2] + b[2] and abs(a[1] - b[1]) < a[3] + b[3]
 
 
 def _row(name: str, across: str, up: str, both: tuple[Array, Array], kind: str) -> Row:

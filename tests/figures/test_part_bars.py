@@ -115,3 +115,41 @@ def test_bad_heads() -> None:
         scatter(kinds={"0.0": "mixed"})
     with pytest.raises(TypeError, match="should have two statistics"):
         scatter(heads={"0.0": [1.0]})
+
+
+def boxes(picture):
+    """(name, left, right, low, high) of each name in pixels, and the points."""
+    page, names = picture.layout, picture.data[-1]
+    across, up = (
+        (axis.range[1] - axis.range[0], size)
+        for axis, size in (
+            (page.xaxis, page.width - page.margin.l - page.margin.r),
+            (page.yaxis, page.height - page.margin.t - page.margin.b),
+        )
+    )
+    found = []
+    for name, x, y in zip(names.text, names.x, names.y, strict=True):
+        middle, height = x * across[1] / across[0], y * up[1] / up[0]
+        half = 3 * len(name) - 1.0  # at least so wide, in type of 10 pixels
+        found.append((name, middle - half, middle + half, height - 5, height + 5))
+    points = [
+        (x * across[1] / across[0], y * up[1] / up[0])
+        for trace in picture.data[1:-1]
+        for x, y in zip(trace.x, trace.y, strict=True)
+    ]
+    return found, points
+
+
+def test_names_cover_no_other_name_and_no_point() -> None:
+    crowd = {f"{at // 4}.{at % 4}": (0.4 + 0.003 * at, 0.2 + 0.002 * at) for at in range(8)}
+    picture = scatter(kinds=None, heads=crowd | {"9.8": (0.0, 0.0), "9.9": (1.0, 1.0)})
+    found, points = boxes(picture)
+    names = [name for name, *_ in found]
+    assert {"9.8", "9.9"} < set(names), "where there is room, a name stands"
+    assert len(names) < 10, "in this crowd some have none"
+    assert [row["head"] for row in picture.rows] == [*crowd, "9.8", "9.9"]
+    for at, (_, left, right, low, high) in enumerate(found):
+        for _, other_left, other_right, other_low, other_high in found[:at]:
+            apart = right <= other_left or other_right <= left
+            assert apart or high <= other_low or other_high <= low
+        assert not any(left < x < right and low < y < high for x, y in points)
