@@ -100,32 +100,13 @@ def qk_circuit(
     Raises a ValueError for a layer without heads, for one that rotates queries and keys, and where
     the head's weights in this run are not the softmax of its scores and a bias by distance.
     """
-    run, step = _read(model, tokens, layer, head, padding, more)
-    heads = step.heads
-    assert heads is not None
-    both = hasattr(heads, "query") and hasattr(heads, "key")
-    if not both or isinstance(heads.positions, Rotation):
-        name = type(step.sublayer).__name__
-        why = "rotates queries and keys by their positions" if both else ""
-        raise ValueError(
-            f"layer {layer} ({name}) {why or 'has no queries and keys'}, so a score without a "
-            "distance does not exist; its OV circuit does"
-        )
+    run, step = scored(model, tokens, layer, head, padding, more)
     labels = tokens if keys_by is None else _labels(keys_by, tokens)
     if vectors == "embedding" and keys_by is not None:
         raise ValueError("the embedding has a row for each token: leave keys_by out")
     rows, asked = _means(run, step, tokens, vectors, padding)
     columns, looked = _means(run, step, labels, vectors, padding)
-    seen = _weights(run, step, tokens, padding, more)
-    if seen is None or not _follow(
-        seen[:, head], _scores(step, head, step.read, step.read), run.real(padding)
-    ):
-        raise ValueError(
-            f"the weights of {type(step.sublayer).__name__} in layer {layer} are not the softmax "
-            "of queries · keys, so their products would not say where it looks; its OV circuit may "
-            "exist"
-        )
-    return Circuit(rows, columns, _scores(step, head, asked, looked))
+    return Circuit(rows, columns, scores(step, head, asked, looked))
 
 
 def ov_circuit(
@@ -169,6 +150,34 @@ def ov_circuit(
     scale = frozen_scale(run.norm, run.end[run.real(padding)]).mean(0)
     back, _ = through_scaled(run.norm, scale, weight)  # (answers, dim)
     return Circuit(rows, torch.arange(len(weight), device=rows.device), joined @ back.mT)
+
+
+def scored(
+    model: TinyTransformer, tokens: Tensor, layer: int, head: int, padding: Tensor | None, more: Any
+) -> tuple[Stream, Step]:
+    """A run, and the attention of a layer, whose weights are the softmax of ``scores``; the errors
+    are those of ``qk_circuit``."""
+    run, step = _read(model, tokens, layer, head, padding, more)
+    heads = step.heads
+    assert heads is not None
+    both = hasattr(heads, "query") and hasattr(heads, "key")
+    if not both or isinstance(heads.positions, Rotation):
+        name = type(step.sublayer).__name__
+        why = "rotates queries and keys by their positions" if both else ""
+        raise ValueError(
+            f"layer {layer} ({name}) {why or 'has no queries and keys'}, so a score without a "
+            "distance does not exist; its OV circuit does"
+        )
+    seen = _weights(run, step, tokens, padding, more)
+    if seen is None or not _follow(
+        seen[:, head], scores(step, head, step.read, step.read), run.real(padding)
+    ):
+        raise ValueError(
+            f"the weights of {type(step.sublayer).__name__} in layer {layer} are not the softmax "
+            "of queries · keys, so their products would not say where it looks; its OV circuit may "
+            "exist"
+        )
+    return run, step
 
 
 def _read(
@@ -217,7 +226,7 @@ def _means(
     return symbols, sums / at.bincount()[:, None]
 
 
-def _scores(step: Step, head: int, asked: Tensor, looked: Tensor) -> Tensor:
+def scores(step: Step, head: int, asked: Tensor, looked: Tensor) -> Tensor:
     """(…, r, c) float64: the scores of vectors (…, r, dim) with vectors (…, c, dim)."""
     heads: Any = step.heads
     own, group = head, head * heads.kv_heads // heads.heads

@@ -183,13 +183,13 @@ def logit_parts(
     pooled = run.model.kind == "classifier"
     if pooled:
         direction = _spread(direction, padding, run.end)
-    found = _parts(run, direction)
+    found = parts_along(run, direction)
     if pooled:
         found = [(part, value.sum(1)) for part, value in found]
     if bool(bias.any()):
         found.append((Part("output bias"), constant))
     values = torch.stack([value for _, value in found])
-    _check_sum(values, logits, padding)
+    check_sum(values, logits, padding)
     whole = [step.whole for step in run.steps if step.whole is not None]
     real = run.real(padding)
     return LogitParts(
@@ -240,8 +240,8 @@ def _spread(direction: Tensor, padding: Tensor | None, x: Tensor) -> Tensor:
 # ---- from the logit back to what was added
 
 
-def _parts(run: Stream, direction: Tensor) -> list[tuple[Part, Tensor]]:
-    """The parts of ``direction`` · (what the last norm gives), (b, n) each."""
+def parts_along(run: Stream, direction: Tensor) -> list[tuple[Part, Tensor]]:
+    """The parts of ``direction`` (b, n, dim) · (what the last norm gives), (b, n) each."""
     found: list[tuple[Part, Tensor]] = []
     direction, shift = through_norm(run.norm, run.end, direction)
     _add_shift(found, Part("norm bias"), shift)
@@ -358,9 +358,9 @@ def _dot(x: Tensor, direction: Tensor) -> Tensor:
     return (x.double() * direction).sum(-1)
 
 
-def _check_sum(values: Tensor, logits: Tensor, padding: Tensor | None) -> None:
-    """A ValueError where the parts do not sum to the logit, because the model did more than was
-    followed."""
+def check_sum(values: Tensor, logits: Tensor, padding: Tensor | None) -> None:
+    """A ValueError where the parts (P, b, n) do not sum to the logits, or scores, (b, n), because
+    the model did more than was followed."""
     away = (values.sum(0) - logits.double()).abs()
     size = values.abs().sum(0).clamp_min(1e-30)
     if padding is not None and padding.shape == away.shape:

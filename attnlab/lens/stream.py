@@ -74,7 +74,7 @@ class Stream:
     @property
     def end(self) -> Tensor:
         """(b, n, dim): the stream that the last norm reads."""
-        return self.steps[-1].after
+        return self.steps[-1].after if self.steps else self.start
 
     @property
     def layers(self) -> int:
