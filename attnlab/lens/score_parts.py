@@ -80,7 +80,7 @@ def score_parts(
     values = torch.stack([value for _, value in found if bool(value.any())])
     parts = [part for part, value in found if bool(value.any())]
     real = run.real(padding)
-    check_sum(values, given, real)
+    check_sum(values, given.to(step.read.dtype), real)  # as exact as the model
     if minus is not None:
         base = _base(minus, at, n, run, real)
         values = values - (values * base).sum(-1, keepdim=True)

@@ -135,6 +135,12 @@ def tiles_with_an_allowed_pair(n, tile):
     return int(causal().covers(at[:, None], at).some.sum())
 
 
+def part_of_a_head():
+    """What is missing from the logit without it, at the same scale."""
+    stream, row = torch.tensor([[1.0, 2.0], [2.0, 0.0], [1.0, -1.0]]), torch.tensor([1.0, 2.0])
+    return float((stream.sum(0) @ row - stream[[0, 2]].sum(0) @ row) / 2)
+
+
 # The right numbers, found in another way or rounded as a learner might.
 def bytes_of_a_token():
     """By the cache that a layer of these sizes keeps of one token more."""
@@ -238,6 +244,7 @@ OTHERWISE = {
     "check_expected_layer_by_hand": (expected_layer_by_parts(), 7 / 4),
     "check_own_caption": (float(torch.tensor([10.0, 8.0]).softmax(0)[0]), 0.88),
     "check_pointer_column": ((0.2 * 3 + 0.5 * (11 - 8) + 0.3 * (12 - 8)), 3.3),
+    "check_part_by_hand": (part_of_a_head(), 1),
     "check_right_after_twelve": (math.exp(12 * math.log(0.98)), 0.785),
 }
 

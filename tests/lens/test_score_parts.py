@@ -73,6 +73,11 @@ def test_parts_of_another_key_are_taken_off(side: str) -> None:
     torch.testing.assert_close(mean.values.sum(0), mean.logits)
 
 
+def test_a_model_in_single_precision_is_as_exact_as_it_computes() -> None:
+    found = score_parts(random_model().float(), TEXTS, 2, 0, 5)
+    torch.testing.assert_close(found.values.sum(0), found.logits, atol=1e-4, rtol=1e-4)
+
+
 def test_padding_is_no_key() -> None:
     model = random_model()
     padding = torch.ones_like(TEXTS, dtype=torch.bool)
