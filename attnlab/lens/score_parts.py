@@ -122,15 +122,17 @@ def _directions(step: Step, head: int, at: int, side: str) -> tuple[Tensor, Tens
 def _everywhere(run: Stream, at: int, n: int) -> Stream:
     """The same run, with the stream of one position at all n."""
 
-    def spread(x: Tensor | None) -> Tensor | None:
-        return None if x is None else x[:, at : at + 1].expand(-1, n, *x.shape[2:])
+    def spread(x: Tensor) -> Tensor:
+        return x[:, at : at + 1].expand(-1, n, *x.shape[2:])
 
     names = ("before", "read", "added", "after", "joined")
+    tokens = None if run.tokens is None else spread(run.tokens)
     steps = []
     for step in run.steps:
-        given = {name: spread(getattr(step, name)) for name in names}
-        steps.append(replace(step, **given))  # type: ignore[arg-type]
-    return replace(run, tokens=spread(run.tokens), start=spread(run.start), steps=steps)
+        kept = {name: getattr(step, name) for name in names}
+        given: Any = {name: x if x is None else spread(x) for name, x in kept.items()}
+        steps.append(replace(step, **given))
+    return replace(run, tokens=tokens, start=spread(run.start), steps=steps)
 
 
 def _base(minus: Any, at: int, n: int, run: Stream, real: Tensor) -> Tensor:
