@@ -82,7 +82,7 @@ class Attend(Layer):
     def attended(
         self, x: Tensor, context: Tensor, mask: Mask = None, before: Attended | None = None
     ) -> Attended:
-        """The same with keys and values; those of an earlier call may stand ``before`` them."""
+        """Gives its keys and values, too; those of an earlier call may stand ``before`` them."""
         q, k, v = self.heads.projected(x, context)
         if before is not None:
             k, v = torch.cat([before.keys, k], 2), torch.cat([before.values, v], 2)
