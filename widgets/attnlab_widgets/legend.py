@@ -11,11 +11,14 @@ from attnlab.figures.theme import CIVIDIS, DARK, HATCHING, SIGNED, blend
 _LONG, _HIGH, _LEVELS = 120, 10, 61
 
 
-def draw_weights(drawing: Drawing, x: float, y: float, *, signed: bool = False) -> None:
+def draw_weights(
+    drawing: Drawing, x: float, y: float, *, signed: bool = False, largest: str = "1"
+) -> None:
     """What a colour, a hatched cell and a framed one mean, in a line around ``y``: weights from 0
-    to 1 by their square root; ``signed`` adds the colours of maps with both signs."""
+    to 1, or to the ``largest``, by their square root; ``signed`` adds the colours of maps with both
+    signs."""
     theme = drawing.theme
-    x = _bar(drawing, x, y, CIVIDIS, _LONG, "weight 0", "1 (square root)")
+    x = _bar(drawing, x, y, CIVIDIS, _LONG, "weight 0", f"{largest} (square root)")
     if signed:
         x = _bar(drawing, x, y, SIGNED, _LONG // 2, "both signs: −largest", "+largest")
     ground, lines = HATCHING["dark" if theme == DARK else "light"]

@@ -8,7 +8,8 @@
     QueriesView.stored()                                    # a small Q-Former during its training
 
 For every system in which a few queries attend to the patches of an image: a Q-Former, a resampler,
-a decoder with cross-attention. A map has a cell for each patch. A saved file stays alive.
+a decoder with cross-attention. A map has a cell for each patch, in colours that end at the
+largest weight of all. A saved file stays alive.
 
 Li, Li, Savarese, Hoi. BLIP-2: Bootstrapping Language-Image Pre-training with Frozen Image Encoders
 and Large Language Models. ICML 2023, arXiv:2301.12597, section 3.1.
@@ -71,7 +72,7 @@ class QueriesView(BaseWidget):
         theme: str = "auto",
     ) -> None:
         self.found = study_of(seen, image, grid, batch)
-        super().__init__(_told=self.found.told(), _data=self.found.codes.tobytes(), theme=theme)
+        super().__init__(_told=self.found.told(), _data=self.found.data(), theme=theme)
         self.moment = len(self.found.steps) - 1 if moment is None else moment
         self.layer = len(self.found.layers) - 1 if layer is None else layer
         self.head, self.query, self.patch = head, query, patch
@@ -79,14 +80,15 @@ class QueriesView(BaseWidget):
     @classmethod
     def stored(cls, scene: int = 0, **given: Any) -> "QueriesView":
         """Four queries that read scenes of two digits, while a Q-Former learns by all three losses
-        (``attnlab.experiments.queries_and_losses``, seed 0).
+        (``attnlab.experiments.queries_and_losses``, seed 0); head 2 of layer 0 unless told others.
 
         ``scene``  the number of one of the scenes, which were not in the training
         ``given``  any of the options above but ``grid`` and ``batch``
         """
         film = stored()
         scene = check_range("scene", scene, len(film.images))
-        return cls(film.seen, film.images[scene], grid=film.grid, batch=scene, **given)
+        shown = {"layer": 0, "head": 2} | given
+        return cls(film.seen, film.images[scene], grid=film.grid, batch=scene, **shown)
 
     # What follows from the state
 

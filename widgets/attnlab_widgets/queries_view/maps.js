@@ -3,7 +3,7 @@ import { lookup } from "#lib/colours.js";
 import { hatched } from "#lib/hatch.js";
 import { boxOf } from "#lib/patches.js";
 import { bitmap, sized } from "#parts/dom.js";
-import { MASKED, STEPS } from "./words.js";
+import { MASKED } from "./words.js";
 
 /** The image, with the frame of the chosen patch. */
 export function imageCanvas(canvas, picture, grid, patch, size, view) {
@@ -13,10 +13,10 @@ export function imageCanvas(canvas, picture, grid, patch, size, view) {
   framed(context, boxOf(grid, patch, ...size), view);
 }
 
-/** The bytes of one query, a cell for each patch. */
-export function mapCanvas(canvas, row, grid, size, view, patch) {
+/** The bytes of one query, a cell for each patch, in colours up to that of the byte `largest`. */
+export function mapCanvas(canvas, row, { grid, largest }, size, view, patch) {
   const colours = lookup(false, view.dark);
-  const pixels = Uint32Array.from(row, (code) => colours[code === MASKED ? 0 : Math.round((255 * code) / STEPS)]);
+  const pixels = Uint32Array.from(row, (code) => colours[code === MASKED ? 0 : Math.round((255 * code) / largest)]);
   const context = sized(canvas, ...size);
   context.imageSmoothingEnabled = false;
   context.drawImage(bitmap(pixels, grid.columns, grid.rows), 0, 0, ...size);

@@ -10,7 +10,7 @@ from attnlab.figures.theme import CIVIDIS, SERIES, THEMES, blend
 from attnlab_widgets.legend import draw_weights
 from attnlab_widgets.picture_image import indexed
 from attnlab_widgets.queries_view import words
-from attnlab_widgets.queries_view.study import MASKED, STEPS
+from attnlab_widgets.queries_view.study import MASKED, STEPS, Study
 
 _WIDE, _MARGIN, _LEFT, _MOST = 952, 24, 400, 190
 _PALETTE = [blend(CIVIDIS, at / STEPS) for at in range(STEPS + 1)]
@@ -34,13 +34,13 @@ def picture(widget: Any) -> Drawing:
     drawing.text(f"What query {widget.query} reads", _MARGIN, low, bold=True)
     for upper in (top + 12, low + 12):
         if upper > top + 12:
-            _map(drawing, codes[widget.query], grid, _MARGIN, upper, *size)
+            _map(drawing, codes[widget.query], found, _MARGIN, upper, *size)
         if widget.patch >= 0:
             row, column = divmod(widget.patch, grid[1])
             cell = size[0] / grid[1], size[1] / grid[0]
             drawing.frame(_MARGIN + column * cell[0], upper + row * cell[1], *cell, SERIES[1], 3)
     ends = [low + 12 + size[1], _tiles(drawing, widget, codes, top, size[1] / size[0])]
-    draw_weights(drawing, _MARGIN, max(ends) + 20)
+    draw_weights(drawing, _MARGIN, max(ends) + 20, largest=words.weight(found.largest))
     drawing.high = round(max(ends) + 36)
     return drawing
 
@@ -56,12 +56,13 @@ def _tiles(drawing: Drawing, widget: Any, codes: np.ndarray, top: float, form: f
     room = (_WIDE - _MARGIN - begin - 10 * (across - 1)) / across
     down = -(-found.queries // across)
     wide = min(room, (420 / down - 24) / form)
-    drawing.text("All queries", begin, top, bold=True)
+    scale = f"√weight, 0 to {words.weight(found.largest)}"
+    drawing.text(f"All queries: {scale}", begin, top, bold=True)
     most = words.readers(codes, widget.patch)[0] if widget.patch >= 0 else None
     for query in range(found.queries):
         row, column = divmod(query, across)
         x, y = begin + column * (wide + 10), top + 12 + row * (wide * form + 24)
-        _map(drawing, codes[query], found.grid, x, y, wide, wide * form)
+        _map(drawing, codes[query], found, x, y, wide, wide * form)
         if query == widget.query:
             drawing.frame(x - 2, y - 2, wide + 4, wide * form + 4, drawing.theme.ink, 2)
         name = str(query) if across == 8 else f"query {query}"
@@ -73,10 +74,11 @@ def _tiles(drawing: Drawing, widget: Any, codes: np.ndarray, top: float, form: f
 
 
 def _map(
-    drawing: Drawing, codes: np.ndarray, grid: Any, x: float, y: float, wide: float, high: float
+    drawing: Drawing, codes: np.ndarray, found: Study, x: float, y: float, wide: float, high: float
 ) -> None:
-    cells = codes.reshape(grid)
+    cells = codes.reshape(found.grid)
     masked = cells == MASKED
-    drawing.map(np.where(masked, 0, cells), _PALETTE, x, y, wide, high)
+    shares = np.where(masked, 0, cells) / found.largest
+    drawing.map(np.rint(shares * STEPS).astype(int), _PALETTE, x, y, wide, high)
     if masked.any():
         drawing.hatch(masked, x, y, wide, high)

@@ -16,7 +16,7 @@ import { tablesPanel } from "./tables.js";
 import { place, readers, weight } from "./words.js";
 
 const QUIET = 700; // milliseconds without a change after which the state is read out
-const HELP = `A few learned queries attend to the patches of an image. Each small map is one query: a cell for each patch, in the colour of its weight. The colour goes by the square root of the weight, from 0 to 1, so that small weights show. The weights of a query add up to 1 over all patches, and over what stands before them, such as a class token.
+const HELP = `A few learned queries attend to the patches of an image. Each small map is one query: a cell for each patch, in the colour of its weight. The colour goes by the square root of the weight, from 0 to the largest weight that any query gives a patch, after any update, in any layer and head: one scale for all maps. The weights of a query add up to 1 over all patches; where a class token stands before the patches it takes a part of the 1, and what it takes has no cell, but is said.
 
 Point at a query, and its map is drawn large below the image. Point at a patch, in the image or in the large map, and under each query stands the weight that it gives this patch. A click keeps the choice; a second click on a patch, or Escape, lets it go.
 
@@ -31,6 +31,7 @@ function render({ model, el: host }) {
   const view = viewOf("attnlab-queries", "Queries over an image", "queries-view");
   const { root } = view;
   const last = steps.length - 1;
+  const scale = `√weight, 0 to ${weight(found.largest)}`;
   const moment = slider("update", "moment", { min: 0, max: last, step: 1 }, (value) => study.set({ moment: value }));
   const film = player({ at: () => model.get("moment"), last: () => last, go: (to) => study.set({ moment: to }), pause: () => 700 });
   const layer = choice("layer", "layer", found.layers.map((name, at) => [String(at), name]), (at) => study.set({ layer: Number(at) }));
@@ -60,9 +61,9 @@ function render({ model, el: host }) {
     el("header", { class: "av-top" }, controls.node, summary),
     el("div", { class: "av-panels qv-panels" },
       el("section", { class: "qv-pair", "aria-label": "Image" }, el("div", {}, el("h3", { text: "The image" }), stage), el("div", {}, title, large)),
-      el("section", { class: "av-panel", "aria-label": "All queries" }, el("h3", { text: "All queries" }), list),
+      el("section", { class: "av-panel", "aria-label": "All queries" }, el("h3", { text: `All queries: ${scale}` }), list),
     ),
-    weightLegend(view, { masked: found.codes.includes(255), alone: false }),
+    weightLegend(view, { masked: found.codes.includes(255), alone: false, largest: weight(found.largest) }),
     el("p", { class: "qv-try av-quiet", testid: "try" }, el("strong", { text: "Try: " }), last ? "go back to the first update, and forth. Which query changes most, and where does it look in the end?" : "point at a patch that holds much of the drawing. Which queries read it?"),
     tables.node, spoken,
   );
@@ -125,14 +126,14 @@ function render({ model, el: host }) {
     const wide = Math.floor(Math.min(two ? (room - 28) * 0.45 : (room - 12) / 2, (two ? 190 : 150) / form));
     imageCanvas(stage, picture, grid, shown.patch, [wide, Math.round(wide * form)], view);
     title.textContent = `What query ${shown.query} reads`;
-    mapCanvas(large, study.row(shown.query), grid, [wide, Math.round(wide * form)], view, shown.patch);
+    mapCanvas(large, study.row(shown.query), found, [wide, Math.round(wide * form)], view, shown.patch);
     const down = Math.ceil(queries / across);
     const each = Math.floor((two ? room - 28 - Math.floor((room - 28) * 0.45) : room) / across - 10);
     const small = Math.max(24, Math.floor(Math.min(each, ((two ? 400 : 260) / down - 26) / form)));
     list.style.gridTemplateColumns = `repeat(${across}, ${small}px)`;
     const order = shown.patch < 0 ? [] : readers(found, shown);
     tiles.forEach(({ node, canvas, name }, query) => {
-      mapCanvas(canvas, study.row(query), grid, [small, Math.round(small * form)], view, shown.patch);
+      mapCanvas(canvas, study.row(query), found, [small, Math.round(small * form)], view, shown.patch);
       node.classList.toggle("qv-now", query === shown.query);
       name.classList.toggle("qv-most", query === order[0]);
       name.textContent = `${across === 8 ? "" : "query "}${query}${order.length ? `: ${weight(study.row(query)[shown.patch])}` : ""}`;

@@ -7,14 +7,22 @@ const NAMES = ["moment", "layer", "head", "query", "patch"];
 /** What study.py wrote. */
 export function opened(data, told) {
   const { rows, columns } = told.grid;
-  return { ...told, patches: rows * columns, codes: new Uint8Array(asBuffer(data)) };
+  const [bytes, patches] = [new Uint8Array(asBuffer(data)), rows * columns];
+  const codes = bytes.subarray(0, (bytes.length / (patches + 1)) * patches);
+  return { ...told, patches, codes, aside: bytes.subarray(codes.length) };
 }
 
+/** The number of one query's row among all rows. */
+const rowNumber = ({ layers, heads, queries }, { moment, layer, head }, query) => ((moment * layers.length + layer) * (1 + heads) + head + 1) * queries + query;
+
 /** The bytes of one query (patches,); head -1 is the mean over heads. */
-export function rowOf({ codes, layers, heads, queries, patches }, { moment, layer, head }, query) {
-  const at = (((moment * layers.length + layer) * (1 + heads) + head + 1) * queries + query) * patches;
-  return codes.subarray(at, at + patches);
+export function rowOf(found, shown, query) {
+  const at = rowNumber(found, shown, query) * found.patches;
+  return found.codes.subarray(at, at + found.patches);
 }
+
+/** The byte of what one query gives to the keys before the patches. */
+export const asideOf = (found, shown, query) => found.aside[rowNumber(found, shown, query)];
 
 /** How many maps stand beside each other. */
 export const columnsFor = (queries) => (queries <= 6 ? 2 : queries <= 24 ? 4 : 8);

@@ -1,7 +1,8 @@
 """The numbers of QueriesView: the weights of every moment, layer, head, query and patch as bytes.
 
 A weight is one byte, its square root in 254 steps, so that small ones keep their digits; 255 is a
-pair that is masked. Python and the page say what these bytes say.
+pair that is masked. What a query gives to a class token is a byte, too, apart from its patches.
+Python and the page say what these bytes say.
 """
 
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from attnlab.lens.recorded_layers import layers_of
 from attnlab.lens.sources.patches import Grid, Patches
 
 STEPS, MASKED = 254, 255
+ROUNDED = 0.02  # by which a weight of half precision may be above 1
 MOST_QUERIES, MOST_MOMENTS, MOST_CELLS = 64, 64, 2_000_000
 Layers = list[tuple[str, Tensor, Tensor | None]]
 
@@ -36,6 +38,10 @@ class Study:
     image: Patches
     codes: np.ndarray
     """(moments, layers, 1 + heads, q, patches) bytes; the mean over the heads comes first."""
+    before: int
+    """How many keys stand before the patches: a class token, registers."""
+    aside: np.ndarray
+    """(moments, layers, 1 + heads, q) bytes: what goes to those keys together."""
 
     @property
     def heads(self) -> int:
@@ -54,9 +60,23 @@ class Study:
         """As ``codes``; 0 where a pair is masked."""
         return np.where(self.codes == MASKED, 0, (self.codes / STEPS) ** 2)
 
+    @property
+    def largest(self) -> int:
+        """The byte of the largest weight of a patch, of all moments, layers, heads and queries: the
+        end of the colours."""
+        return max(1, int(np.where(self.codes == MASKED, 0, self.codes).max()))
+
     def chosen(self, moment: int, layer: int, head: int) -> np.ndarray:
         """(q, patches) bytes; head -1 is the mean."""
         return np.asarray(self.codes[moment, layer, head + 1])
+
+    def set_aside(self, moment: int, layer: int, head: int) -> np.ndarray:
+        """(q,) bytes: what each query gives to the keys before the patches; head -1 is the mean."""
+        return np.asarray(self.aside[moment, layer, head + 1])
+
+    def data(self) -> bytes:
+        """What the page is sent in bytes."""
+        return self.codes.tobytes() + self.aside.tobytes()
 
     def told(self) -> dict[str, Any]:
         """What the page is told in JSON."""
@@ -66,6 +86,8 @@ class Study:
             "layers": [legible(name)[:60] for name in self.layers],
             "heads": self.heads,
             "queries": self.queries,
+            "before": self.before,
+            "largest": self.largest,
             "grid": {"rows": self.grid[0], "columns": self.grid[1], "first": 0},
             "image": self.image.sent(),
         }
@@ -90,17 +112,20 @@ def study_of(seen: Any, image: Any, grid: Any, batch: Any) -> Study:
     cells = patches.grid_of(m)
     assert cells is not None
     _check_size(len(moments), len(first), h, q, cells)
+    coded = [
+        [_codes(name, weights[batch], mask, batch, cells) for name, weights, mask in layers]
+        for layers in found.values()
+    ]
     return Study(
         steps=[0 if step is None else step for step in found],
         dated=None not in found,
         layers=[name for name, *_ in first],
         grid=cells,
         image=patches,
-        codes=np.stack([
-            np.stack([_codes(weights[batch], mask, batch, cells) for _, weights, mask in layers])
-            for layers in found.values()
-        ]),
-    )  # fmt: skip
+        codes=np.array([[codes for codes, _ in layers] for layers in coded]),
+        before=m - cells[0] * cells[1],
+        aside=np.array([[aside for _, aside in layers] for layers in coded]),
+    )
 
 
 def _moments(seen: Any) -> dict[Any, Any]:
@@ -154,13 +179,33 @@ def _check_size(moments: int, layers: int, h: int, q: int, grid: Grid) -> None:
         )
 
 
-def _codes(weights: Tensor, mask: Tensor | None, batch: int, grid: Grid) -> np.ndarray:
-    """(1 + h, q, patches): the weights of one image as bytes, the mean over the heads first."""
+def _codes(
+    name: str, weights: Tensor, mask: Tensor | None, batch: int, grid: Grid
+) -> tuple[np.ndarray, np.ndarray]:
+    """(1 + h, q, patches): the weights of one image as bytes, the mean over the heads first; and
+    (1 + h, q): what goes to the keys before the patches."""
     special = weights.shape[-1] - grid[0] * grid[1]
-    w = weights.detach().double().cpu().nan_to_num()
+    w = weights.detach().double().cpu()
+    _check_weights(name, w)
     hidden = torch.zeros(w.shape, dtype=torch.bool)
     if mask is not None:
         hidden = ~mask[min(batch, len(mask) - 1)].expand(w.shape).cpu()
     w, hidden = torch.cat([w.mean(0, True), w]), torch.cat([hidden.all(0, True), hidden])
-    codes = (w.clamp(0, 1).sqrt() * STEPS).round().to(torch.uint8)
-    return codes.masked_fill(hidden & (codes == 0), MASKED)[..., special:].numpy()
+    codes = _bytes_of(w)
+    codes = codes.masked_fill(hidden & (codes == 0), MASKED)[..., special:]
+    return codes.numpy(), _bytes_of(w[..., :special].sum(-1)).numpy()
+
+
+def _bytes_of(weights: Tensor) -> Tensor:
+    return (weights.clamp(0, 1).sqrt() * STEPS).round().to(torch.uint8)
+
+
+def _check_weights(name: str, weights: Tensor) -> None:
+    """A map shows shares of one; rounding may bring one a little above."""
+    wrong = ~((weights >= 0) & (weights <= 1 + ROUNDED))
+    if wrong.any():
+        raise ValueError(
+            f"the weights of a query should be from 0 to 1, and {int(wrong.sum())} of {name!r} are "
+            f"not, the first of them {weights[wrong][0].item():.3g}; AttentionView shows weights "
+            "of both signs"
+        )

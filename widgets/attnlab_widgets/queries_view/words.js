@@ -1,11 +1,17 @@
 // What is said of the queries; words.py says the same.
-import { rowOf } from "./study.js";
+import { asideOf, rowOf } from "./study.js";
 
 export const [STEPS, MASKED] = [254, 255];
 const MOST = 4; // readers of a patch that are named
 
 export const unmasked = (code) => (code === MASKED ? 0 : code);
-export const weight = (code) => ((unmasked(code) / STEPS) ** 2).toFixed(2);
+
+/** With two digits after the point, of a smaller weight with its first two. */
+export function weight(code) {
+  if (unmasked(code) === 0) return "0";
+  const value = (code / STEPS) ** 2;
+  return value.toFixed(Math.max(2, 1 - Number(value.toExponential(1).split("e")[1])));
+}
 
 /** What the chosen query attends to, and who reads the chosen patch. */
 export function announcement(found, at) {
@@ -34,7 +40,7 @@ export function readers(found, at) {
   return codes.map((_, query) => query).sort((a, b) => codes[b] - codes[a] || a - b);
 }
 
-/** How many patches, the largest first, hold half of the weight of a query's row. */
+/** How many patches, the largest first, hold half of what a query gives to patches. */
 export function half(row) {
   const squares = Array.from(row, (code) => unmasked(code) ** 2).sort((a, b) => b - a);
   const whole = squares.reduce((a, b) => a + b, 0);
@@ -43,12 +49,17 @@ export function half(row) {
   return few;
 }
 
+/** The keys before the patches. */
+export const besides = ({ before }) => (before === 1 ? "class token" : `${before} tokens before them`);
+
 function ofQuery(found, at) {
   const row = Array.from(rowOf(found, at, at.query), unmasked);
   const most = Math.max(...row);
-  if (most === 0) return `query ${at.query} attends to no patch.`;
+  const beside = found.before ? `; ${weight(asideOf(found, at, at.query))} goes to the ${besides(found)}` : "";
+  if (most === 0) return `query ${at.query} attends to no patch${beside}.`;
   const few = half(row);
-  return `query ${at.query} attends most to the patch in ${place(found, row.indexOf(most))}, ${weight(most)}; ${few} of ${found.patches} patches ${few === 1 ? "holds" : "hold"} half of its weight.`;
+  const whole = found.before ? `what it gives to patches${beside}` : "its weight";
+  return `query ${at.query} attends most to the patch in ${place(found, row.indexOf(most))}, ${weight(most)}; ${few} of ${found.patches} patches ${few === 1 ? "holds" : "hold"} half of ${whole}.`;
 }
 
 function ofPatch(found, at) {

@@ -13,7 +13,8 @@ def announcement(study: Study, moment: int, layer: int, head: int, query: int, p
     """What the chosen query attends to, and who reads the chosen patch."""
     codes = study.chosen(moment, layer, head)
     where = f"{when(study, moment)}{study.told()['layers'][layer]} ({of_heads(study, head)})"
-    said = [f"{where}: {of_query(study, codes, query)}"]
+    aside = int(study.set_aside(moment, layer, head)[query])
+    said = [f"{where}: {of_query(study, codes, query, aside)}"]
     if patch >= 0:
         said.append(of_patch(study, codes, patch))
     return " ".join(said)
@@ -40,7 +41,11 @@ def place(study: Study, patch: int) -> str:
 
 
 def weight(code: int) -> str:
-    return f"{(0 if code == MASKED else (code / STEPS) ** 2):.2f}"
+    """With two digits after the point, of a smaller weight with its first two."""
+    if code in (0, MASKED):
+        return "0"
+    value = (code / STEPS) ** 2
+    return f"{value:.{max(2, 1 - int(f'{value:.1e}'.split('e')[1]))}f}"
 
 
 def readers(codes: np.ndarray, patch: int) -> list[int]:
@@ -54,20 +59,28 @@ def unmasked(codes: Any) -> np.ndarray:
 
 
 def half(codes: np.ndarray) -> int:
-    """How many patches, the largest first, hold half of the weight of a query's row."""
+    """How many patches, the largest first, hold half of what a query gives to patches."""
     squares = np.sort(unmasked(codes) ** 2)[::-1]
     return int((2 * squares.cumsum() < squares.sum()).sum()) + 1
 
 
-def of_query(study: Study, codes: np.ndarray, query: int) -> str:
+def beside(study: Study, aside: int) -> str:
+    """What a query gives to the keys before the patches."""
+    which = "class token" if study.before == 1 else f"{study.before} tokens before them"
+    return f"{weight(aside)} goes to the {which}"
+
+
+def of_query(study: Study, codes: np.ndarray, query: int, aside: int) -> str:
     row = unmasked(codes[query])
     if row.max() == 0:
-        return f"query {query} attends to no patch."
+        rest = f"; {beside(study, aside)}" if study.before else ""
+        return f"query {query} attends to no patch{rest}."
     best, few = int(row.argmax()), half(codes[query])
     hold = "holds" if few == 1 else "hold"
+    whole = f"what it gives to patches; {beside(study, aside)}" if study.before else "its weight"
     return (
         f"query {query} attends most to the patch in {place(study, best)}, {weight(row[best])}; "
-        f"{few} of {study.patches} patches {hold} half of its weight."
+        f"{few} of {study.patches} patches {hold} half of {whole}."
     )
 
 

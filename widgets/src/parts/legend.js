@@ -12,9 +12,9 @@ function colourKey(view, signed, [from, to], long = LONG) {
   return el("span", { class: "av-legend-key" }, el("span", { text: from }), canvas, el("span", { text: to }));
 }
 
-/** The keys of maps of weights from 0 to 1: `masked`, `alone` (the only key of its query), `signed`. */
-export function weightLegend(view, { masked = true, alone = true, signed = false } = {}) {
-  const bar = colourKey(view, false, ["weight 0", "1"]);
+/** The keys of maps of weights from 0 to 1, or to the `largest`: `masked`, `alone` (the only key of its query), `signed`. */
+export function weightLegend(view, { masked = true, alone = true, signed = false, largest = "1" } = {}) {
+  const bar = colourKey(view, false, ["weight 0", largest]);
   bar.title = "The colour goes by the square root of the weight, so that small weights show.";
   return el("div", { class: "av-legend av-quiet", testid: "weight-legend" },
     bar,
