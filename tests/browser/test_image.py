@@ -211,3 +211,46 @@ def test_what_is_read_out_is_not_cut(between_words: Any) -> None:
             "p => [p.scrollWidth - p.clientWidth, p.scrollHeight - p.clientHeight]"
         )
         assert room == [0, 0], wide
+
+
+def opened(page: Any, made: AttentionView, path: Path) -> Any:
+    page.goto(made.save_html(path).as_uri())
+    page.set_viewport_size({"width": 993, "height": 760})
+    view = page.get_by_test_id("attention-view")
+    view.get_by_test_id("image").wait_for()
+    view.evaluate(FRAME)
+    return view
+
+
+def test_a_short_text_before_an_image_is_text(page: Any, tmp_path: Path) -> None:
+    """As many tokens as a class token and registers may be, and words all the same."""
+    text = [*"abc", *(Patch(row, column) for row in range(2) for column in range(2))]
+    made = AttentionView([weights(6, 1, 7, 7)], text, image=np.ones((8, 8)), grid=(2, 2))
+    view = opened(page, made, tmp_path / "short.html")
+    assert view.get_by_test_id("strip").is_visible()
+    assert view.get_by_test_id("image-token-0").count() == 0
+
+
+def test_a_patch_of_two_vectors_is_read_out_whole(page: Any, tmp_path: Path) -> None:
+    """What both get together, as bright as the picture shows it; and what they give on the mean."""
+    maps = torch.tensor([
+        [1.0, 0, 0, 0, 0], [0.2, 0.8, 0, 0, 0], [0.6, 0.2, 0.2, 0, 0],
+        [0.25, 0.25, 0.25, 0.25, 0], [0.3, 0.25, 0.25, 0.2, 0],
+    ])[None]  # fmt: skip
+    text = ["a", Patch(0, 0), Patch(0, 0), Patch(0, 1), "b"]
+    made = AttentionView([maps], text, image=np.ones((8, 16)), grid=(1, 2))
+    view = opened(page, made, tmp_path / "two.html")
+    said = view.get_by_test_id("image-readout")
+    view.get_by_test_id("word-4").hover()
+    view.evaluate(FRAME)
+    assert said.inner_text().startswith("b → row 0, column 0 (2 vectors): 0.50")
+    box = view.get_by_test_id("image").bounding_box()
+    view.page.mouse.move(box["x"] + 0.25 * box["width"], box["y"] + 0.5 * box["height"])
+    view.evaluate(FRAME)
+    own = "row 0, column 0 (2 vectors)"
+    assert said.inner_text().startswith(f"{own} → {own}: 0.60")
+    view.get_by_test_id("way-by").click()
+    view.evaluate(FRAME)
+    view.page.mouse.move(box["x"] + 0.25 * box["width"], box["y"] + 0.6 * box["height"])
+    view.evaluate(FRAME)
+    assert said.inner_text().startswith(f"{own} ← {own}: 0.60")

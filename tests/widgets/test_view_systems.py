@@ -73,7 +73,7 @@ def frozen(vectors: int) -> WithImages:
 def test_an_image_of_frozen_is_one_place_of_two_vectors() -> None:
     given = {"tokens": torch.tensor([[0, 1, 1, 5, 6]]), "source": torch.rand(1, 6, 4)}
     view = attnlab.view(frozen(2), given, image=PICTURE)
-    grid = {"rows": 1, "columns": 1, "first": 1, "tokens": [[1, 2]]}
+    grid = {"rows": 1, "columns": 1, "first": 1, "text": True, "tokens": [[1, 2]]}
     assert grids(view) == {(6, 6): (None, None), (5, 5): (grid, grid)}
     names = [each[-1] for each in view._recording["tokens"][-1]]
     assert names == ["0", *2 * ["patch in row 0, column 0"], "5", "6"]
@@ -83,7 +83,7 @@ def test_images_between_words_are_drawn_side_by_side() -> None:
     tokens = torch.tensor([[0, 1, 5, 1, 6]])
     given = {"tokens": tokens, "source": torch.rand(1, 12, 4)}
     view = attnlab.view(frozen(1), given, image=[PICTURE, 1 - PICTURE])
-    grid = {"rows": 1, "columns": 2, "first": 1, "tokens": [[1], [3]]}
+    grid = {"rows": 1, "columns": 2, "first": 1, "text": True, "tokens": [[1], [3]]}
     assert grids(view)[5, 5] == (grid, grid)
     assert (view._recording["image"]["width"], view._recording["image"]["height"]) == (24, 8)
 
@@ -95,6 +95,7 @@ def test_patches_of_palm_e_stand_in_its_text() -> None:
     given = {"tokens": tokens, "source": torch.rand(1, 4, 48)}
     view = attnlab.view(model, given, image=PICTURE[:, :, :8], grid=(2, 2))
     among, own = ({"rows": 2, "columns": 2, "first": first} for first in (6, 1))
+    among["text"] = True  # its six words stand before the patches; [CLS] is no word
     assert grids(view) == {(5, 5): (own, own), (12, 12): (among, among)}
 
 
@@ -105,7 +106,7 @@ def test_patches_of_vlmo_stand_behind_its_text() -> None:
     given = {"tokens": torch.tensor([[3, 4, 5, 6, 7]]), "source": torch.rand(1, 6, 4)}
     view = attnlab.view(VLMo(sizes), given, image=PICTURE, grid=(2, 3))
     (layer,) = {(each["n"], each["m"]) for each in view._recording["layers"]}
-    grid = {"rows": 2, "columns": 3, "first": layer[0] - 6}
+    grid = {"rows": 2, "columns": 3, "first": layer[0] - 6, "text": True}
     assert grids(view) == {layer: (grid, grid)}
     assert [each[-1] for each in view._recording["tokens"][0]][:5] == ["3", "4", "5", "6", "7"]
 
@@ -124,17 +125,53 @@ def lengths(view: AttentionView) -> list[tuple[int, int]]:
 
 
 def test_the_still_lightens_a_patch_by_the_sum_of_its_vectors() -> None:
+    row = [0.1, 0.35, 0.25, 0.3, 0]  # one image 0.6, the other 0.3
+    assert shown_of(two_images(row, query=4)) == pytest.approx((200, lit(0.5)), abs=1)
+
+
+def two_images(row: list[float], query: int) -> AttentionView:
+    """What a word (4) and the first of two vectors of an image (1) attend to."""
     weights = np.full((1, 1, 5, 5), 0.1, np.float32)
-    weights[0, 0, 4] = [0.1, 0.35, 0.25, 0.3, 0]  # one image 0.6, the other 0.3
+    weights[0, 0, query] = row
     tokens = ["a", Patch(0, 0), Patch(0, 0), Patch(0, 1), "b"]
     view = AttentionView(weights, tokens, image=np.full((10, 20), 200, np.uint8))
-    view.query = 4
+    view.query = query
+    return view
+
+
+def shown_of(view: AttentionView) -> tuple[float, float]:
+    """How bright each of the two patches is in the still."""
     maps = [part for kind, part in view.still().parts if kind == "map"]
     (image,) = [part for part in maps if np.shape(part["levels"]) == (10, 20)]
     shown = np.array([int(colour[1:3], 16) for colour in image["palette"]])[image["levels"]]
-    dark = 200 * (1 - 0.68 * (1 - 0.5**0.5))
-    assert shown[:, :10] == pytest.approx(200, abs=1)
-    assert shown[:, 10:] == pytest.approx(dark, abs=1)
+    assert np.ptp(shown[:, :10]) == np.ptp(shown[:, 10:]) == 0
+    return float(shown[0, 0]), float(shown[0, -1])
+
+
+def lit(share: float) -> float:
+    """The brightness of 200 at that share of the largest weight."""
+    return 200 * (1 - 0.68 * (1 - share**0.5))
+
+
+def test_the_still_is_as_bright_as_the_largest_weight_of_patches_and_words() -> None:
+    row = [0.8, 0.05, 0.05, 0.1, 0]
+    assert shown_of(two_images(row, query=4)) == pytest.approx((lit(1 / 8), lit(1 / 8)), abs=1)
+
+
+def test_weights_of_both_signs_are_added_up_before_their_size() -> None:
+    row = [0.1, 0.5, -0.3, -0.4, 0]  # the vectors of one image 0.2 together
+    assert shown_of(two_images(row, query=4)) == pytest.approx((lit(0.5), 200), abs=1)
+
+
+def test_the_still_says_what_the_vectors_of_a_patch_get_and_give_together() -> None:
+    """Of a patch that is a query the mean over its vectors."""
+    view = two_images([0.2, 0.25, 0.25, 0.3, 0], query=4)
+    texts = [part["content"] for kind, part in view.still().parts if kind == "text"]
+    assert "b attends to 0, 0 0.50, 0, 1 0.30, a 0.20" in texts
+    patch = two_images([0.9, 0.0, 0.1, 0.0, 0.0], query=1)  # and the second vector 0.1 of each
+    texts = [part["content"] for kind, part in patch.still().parts if kind == "text"]
+    assert "0, 0 attends to a 0.50, 0, 0 0.15, 0, 1 0.05" in texts
+    assert shown_of(patch) == pytest.approx((lit(0.3), lit(0.1)), abs=2)
 
 
 @pytest.mark.parametrize(

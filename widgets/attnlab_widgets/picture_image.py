@@ -14,16 +14,29 @@ SHADE = 0.68
 
 def shaded(url: str, grid: Mapping[str, Any], weights: np.ndarray) -> np.ndarray:
     """The image (height, width, 3) under the ``weights`` (m,) of its patches and of other tokens,
-    which have no place in it."""
+    which have no place in it: as bright as the largest weight of all, of patches of several vectors
+    the sum."""
     pixels = _opened(url)
     rows, columns = grid["rows"], grid["columns"]
-    size = np.abs(weights)
-    sizes = np.array([size[_tokens(grid, at)].sum() for at in range(rows * columns)])
-    sizes = sizes.reshape(rows, columns)
-    light = 1 - SHADE * (1 - np.sqrt(sizes / (sizes.max() or 1)))
+    sizes = np.abs(summed(grid, weights))
+    of_patches = sizes[: rows * columns].reshape(rows, columns)
+    light = 1 - SHADE * (1 - np.sqrt(of_patches / (sizes.max() or 1)))
     high, wide = pixels.shape[:2]
     row, column = np.arange(high) * rows // high, np.arange(wide) * columns // wide
     return np.asarray((pixels * light[row][:, column, None]).round(), np.uint8)
+
+
+def parts(grid: Mapping[str, Any] | None, count: int) -> list[list[int]]:
+    """The tokens of each patch, in reading order, then each of the others alone."""
+    patches = range(grid["rows"] * grid["columns"]) if grid else ()
+    found = [_tokens(grid, at) for at in patches if grid]
+    inside = {token for tokens in found for token in tokens}
+    return [*found, *([token] for token in range(count) if token not in inside)]
+
+
+def summed(grid: Mapping[str, Any] | None, weights: np.ndarray) -> list[float]:
+    """The sum of ``weights`` (m,) for each of the ``parts``."""
+    return [float(weights[tokens].sum()) for tokens in parts(grid, len(weights))]
 
 
 def indexed(pixels: np.ndarray) -> tuple[np.ndarray, list[str]]:

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { boxOf, gridOf, neighbour, tokenAt } from "#lib/patches.js";
+import { boxOf, gridOf, neighbour, together, tokenAt, weightsBetween } from "#lib/patches.js";
 import { shortName } from "#lib/words.js";
 
 const grid = { rows: 2, columns: 3, first: 1 };
@@ -26,6 +26,21 @@ test("arrow keys walk over patches and stop at the edge", () => {
   assert.equal(neighbour(grid, 2, "ArrowDown"), 5);
   assert.equal(neighbour(grid, 5, "ArrowDown"), 5);
   assert.equal(neighbour(grid, 5, "a"), null);
+});
+
+test("vectors of one patch are keys together, and queries on the mean", () => {
+  const frozen = { rows: 1, columns: 2, first: 1, tokens: [[1, 2], [3]] };
+  const values = [[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.25, 0.5, 0.25, 0], [0.125, 0.25, 0.5, 0.125]];
+  const map = {
+    row: (i) => values[i].map((w, j) => ({ j, w })).filter(({ w }) => w),
+    column: (j) => values.map((row, i) => ({ i, w: row[j] })).filter(({ w }) => w),
+  };
+  assert.deepEqual([0, 1, 2, 3].map((at) => together(frozen, at)), [[0], [1, 2], [1, 2], [3]]);
+  assert.deepEqual(together(null, 2), [2]);
+  assert.deepEqual(weightsBetween(map, "query", [3], frozen), [[[0], 0.125], [[1, 2], 0.75], [[3], 0.125]]);
+  assert.deepEqual(weightsBetween(map, "query", [1, 2], frozen), [[[0], 0.375], [[1, 2], 0.625]]);
+  assert.deepEqual(weightsBetween(map, "key", [1, 2], frozen), [[[1, 2], 0.625], [[3], 0.75]]);
+  assert.deepEqual(weightsBetween(map, "key", [0], null), [[[0], 1], [[1], 0.5], [[2], 0.25], [[3], 0.125]]);
 });
 
 test("a layer that reads no image has no grid", () => {

@@ -99,7 +99,8 @@ class Patches:
         """For each list of tokens its grid: {"rows", "columns", "first"}, or None.
 
         Where patches stand among words, or are several vectors each, "tokens" are those of every
-        patch, in reading order.
+        patch, in reading order. "text" is there and True where some of the other tokens are words,
+        and not what an encoder of images puts before its patches.
         """
         return [self._described(tokens) for tokens in sets]
 
@@ -129,6 +130,8 @@ class Patches:
                 )
             of_patch[token.row * columns + token.column].append(at)
         found: dict[str, Any] = {"rows": rows, "columns": columns, "first": places[0][0]}
+        if len(places) < len(tokens):
+            found["text"] = True
         in_order = [[found["first"] + at] for at in range(rows * columns)]
         return found if of_patch == in_order else found | {"tokens": of_patch}
 

@@ -5,13 +5,12 @@ import { button, el, plain, sized } from "#parts/dom.js";
 import { activeOf, NONE } from "#lib/active.js";
 import { css } from "#lib/colours.js";
 import { hatched } from "#lib/hatch.js";
-import { boxAt, boxOf, gridOf, neighbour, tokenAt, tokensOf } from "#lib/patches.js";
+import { boxAt, boxOf, gridOf, neighbour, together, tokenAt, tokensOf, weightsBetween } from "#lib/patches.js";
 import { exactly } from "#lib/words.js";
 
 const VEIL = 0.68; // how dark a patch of no weight is
 const GLOW = 0.4; // how much of the colour a patch of the largest weight takes
 const ABOVE = 86; // pixels for the title and the readout
-const SPECIAL = 5; // tokens before the patches that are a class token and registers, no text
 
 export function imagePanel(store, view) {
   const picture = el("img", { class: "av-image-picture", alt: "What the model saw", draggable: "false" });
@@ -44,7 +43,7 @@ export function imagePanel(store, view) {
   const words = () =>
     ["query", "key"].some((of) => {
       const own = gridOfSide(of);
-      return !own || own.tokens || own.first > SPECIAL || own.first + own.rows * own.columns < count(of);
+      return !own || own.text;
     });
 
   const gridOfSide = (of) => gridOf(store.recording, store.shape, of === "query" ? "q" : "k");
@@ -103,22 +102,23 @@ export function imagePanel(store, view) {
     const other = of === "query" ? "key" : "query";
     const over = gridOfSide(other);
     const map = store.map(store.layer, store.head);
-    const found = of === "query" ? map.row(at).map(({ j, w }) => [j, w]) : map.column(at).map(({ i, w }) => [i, w]);
-    const largest = found.reduce((most, [, w]) => Math.max(most, Math.abs(w)), 0);
-    if (over) {
-      paint(context, over, new Map(found), largest);
-      mask(context, over, of, at);
-    }
     const home = gridOfSide(of);
-    const own = home ? boxOf(home, at, ...size) : null;
-    if (own) frame(context, own);
-    say(of, at, other, found);
+    const own = together(home, at);
+    const found = weightsBetween(map, of, own, over);
+    if (over) {
+      paint(context, over, found);
+      mask(context, over, of, own);
+    }
+    const box = home ? boxOf(home, at, ...size) : null;
+    if (box) frame(context, box);
+    say(of, own, other, found);
   }
 
-  function paint(context, over, weights, largest) {
-    const sums = Array.from({ length: over.rows * over.columns }, (_, patch) => tokensOf(over, patch).reduce((sum, token) => sum + (weights.get(token) ?? 0), 0));
-    const most = sums.reduce((most, w) => Math.max(most, Math.abs(w)), largest);
-    for (const [patch, w] of sums.entries()) {
+  function paint(context, over, found) {
+    const most = found.reduce((most, [, w]) => Math.max(most, Math.abs(w)), 0);
+    const weights = new Map(found.map(([tokens, w]) => [tokens[0], w]));
+    for (let patch = 0; patch < over.rows * over.columns; patch += 1) {
+      const w = weights.get(tokensOf(over, patch)[0]) ?? 0;
       const share = most > 0 ? Math.sqrt(Math.abs(w) / most) : 0;
       const box = boxAt(over, patch, ...size);
       context.globalAlpha = VEIL * (1 - share);
@@ -131,11 +131,11 @@ export function imagePanel(store, view) {
     context.globalAlpha = 1;
   }
 
-  function mask(context, over, of, at) {
+  function mask(context, over, of, own) {
     const allowed = store.allowed(store.layer, store.head);
     if (!allowed) return;
     for (let patch = 0; patch < over.rows * over.columns; patch += 1) {
-      if (tokensOf(over, patch).some((there) => (of === "query" ? allowed(at, there) : allowed(there, at)))) continue;
+      if (tokensOf(over, patch).some((there) => own.some((here) => (of === "query" ? allowed(here, there) : allowed(there, here))))) continue;
       hatched(context, ...boxAt(over, patch, ...size), "rgba(230, 237, 242, 0.45)");
     }
   }
@@ -148,19 +148,27 @@ export function imagePanel(store, view) {
     }
   }
 
-  function say(of, at, other, found) {
+  function say(of, own, other, found) {
     const best = found.reduce((a, b) => (a && Math.abs(a[1]) >= Math.abs(b[1]) ? a : b), null);
-    const named = (side, place) => token(side, place).full.replace(/^patch in /, "");
-    if (!best) readout.textContent = `${named(of, at)}: no weight`;
+    const named = (side, [place, ...more]) => `${token(side, place).full.replace(/^patch in /, "")}${more.length ? ` (${1 + more.length} vectors)` : ""}`;
+    if (!best) readout.textContent = `${named(of, own)}: no weight`;
     else {
-      const pair = of === "query" ? [at, best[0]] : [best[0], at];
-      const value = exactly(store.map(store.layer, store.head).value(...pair), store.signed);
-      readout.textContent = `${named(of, at)} ${of === "query" ? "→" : "←"} ${named(other, best[0])}: ${value}`;
+      const value = of === "query" ? between(own, best[0]) : between(best[0], own);
+      readout.textContent = `${named(of, own)} ${of === "query" ? "→" : "←"} ${named(other, best[0])}: ${exactly(value, store.signed)}`;
     }
   }
 
+  /** The weight of all of these queries, on the mean, on all of these keys, with its error. */
+  function between(queries, keys) {
+    const map = store.map(store.layer, store.head);
+    const cells = queries.flatMap((i) => keys.map((j) => map.value(i, j)));
+    if (cells.length === 1) return cells[0];
+    const mean = (of) => cells.reduce((sum, cell) => sum + of(cell), 0) / queries.length;
+    return { w: mean(({ w }) => w ?? 0), error: mean(({ error, below }) => below ?? error) };
+  }
+
   const point = (at) => view.hover(at === null ? NONE : { ...NONE, [side]: at });
-  const pin = (at) => store.set({ ...NONE, [side]: store.pinned(side) === at ? null : at });
+  const pin = (at) => store.set({ ...NONE, [side]: together(grid, at).includes(store.pinned(side)) ? null : at });
 
   function under(event) {
     const box = stage.getBoundingClientRect();

@@ -15,7 +15,7 @@ from torch.nn.functional import max_pool2d
 from attnlab.figures.drawing import Drawing
 from attnlab.figures.theme import CIVIDIS, SIGNED, THEMES, blend
 from attnlab.lens.sources.layer_names import short_name
-from attnlab_widgets.picture_image import indexed, patch, shaded
+from attnlab_widgets.picture_image import indexed, parts, patch, shaded, summed
 from attnlab_widgets.quantization import allowed, decode, unkept
 
 _WIDE, _HIGH = 992, 440  # of the picture, which a notebook shows as it is; of its panels
@@ -254,15 +254,21 @@ class _Still:
         grids = self.view._recording.get("grids")
         return grids[self.shape[side]["set"]] if grids else None
 
+    def row(self, query: int) -> np.ndarray:
+        """(m,) what a query attends to; the mean over the vectors of a patch that has several."""
+        own = parts(self.grid("q"), len(self.chosen))
+        return np.asarray(self.chosen[next(each for each in own if query in each)].mean(0))
+
     def sentence(self) -> str:
-        """What the pinned query attends to."""
+        """What the pinned query attends to: of a patch of several vectors to all together."""
         if self.query is None:
             return ""
-        row = self.chosen[self.query]
+        given = self.row(self.query)
+        keys, row = parts(self.grid("k"), len(given)), np.array(summed(self.grid("k"), given))
         found = [
-            f"{self.token('k', j).lstrip('␣')} {row[j]:.2f}".replace("-", "−")
-            for j in np.argsort(-np.abs(row), kind="stable")[:3]
-            if abs(row[j]) >= 0.02 * np.abs(row).max() > 0
+            f"{self.token('k', keys[at][0]).lstrip('␣')} {row[at]:.2f}".replace("-", "−")
+            for at in np.argsort(-np.abs(row), kind="stable")[:3]
+            if abs(row[at]) >= 0.02 * np.abs(row).max() > 0
         ]
         return f"{self.token('q', self.query).lstrip('␣')} attends to {', '.join(found)}"
 
@@ -332,7 +338,7 @@ class _Still:
     def image(self, x: float, end: float) -> None:
         """The image, bright where the pinned query attends to, or all queries on the mean."""
         image, keys, queries = self.view._recording["image"], self.grid("k"), self.grid("q")
-        weights = self.chosen.mean(0) if self.query is None else self.chosen[self.query]
+        weights = self.chosen.mean(0) if self.query is None else self.row(self.query)
         wide = min(end - x, (_HIGH - 40) * image["width"] / image["height"])
         box = (x, _TOP, wide, wide * image["height"] / image["width"])
         self.drawing.map(*indexed(shaded(image["url"], keys or {}, weights)), *box)

@@ -12,6 +12,29 @@ export function tokensOf({ first, tokens }, patch) {
   return tokens ? tokens[patch] : [first + patch];
 }
 
+/** The tokens of a token's patch, itself among them; itself alone where it is in none. */
+export function together(grid, token) {
+  const at = grid ? patchOf(grid, token) : null;
+  return at === null ? [token] : tokensOf(grid, at);
+}
+
+/**
+ * Between patches and words, [[its tokens, weight], …]: what `own`, the tokens of one query, give to
+ * each of the keys, whose grid is `over`; or what each of the queries gives to `own`. Of a patch of
+ * several vectors the weights of its keys are added up, and those of its queries are the mean.
+ */
+export function weightsBetween(map, of, own, over) {
+  const [queries, found] = [of === "query", new Map()];
+  for (const place of own) {
+    for (const cell of queries ? map.row(place) : map.column(place)) {
+      const tokens = together(over, queries ? cell.j : cell.i);
+      const share = cell.w / (queries ? own : tokens).length;
+      found.set(tokens[0], [tokens, (found.get(tokens[0])?.[1] ?? 0) + share]);
+    }
+  }
+  return [...found.values()];
+}
+
 /** The number of a token's patch in reading order, or null. */
 export function patchOf({ rows, columns, first, tokens }, token) {
   const at = tokens ? tokens.findIndex((own) => own.includes(token)) : token - first;
