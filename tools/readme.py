@@ -124,31 +124,28 @@ def scheme_list() -> str:
 
 
 def compiled_table() -> str:
-    """One row a form of which it is stored what torch.compile gains; of the rest, why not."""
+    """One row a form of which it is stored what torch.compile gains; the rest is named."""
     found = [(one.card, one.form, gains.rows_of(one.card, one.form)) for one in compiled.forms()]
     rows = [
         (f"`{card.name}`", f"`{form}`", *map(_gain, each))
         for card, form, each in found
-        if None not in each
+        if any(each)
     ]
-    reasons: dict[str, list[str]] = {}
-    for card, form, each in found:
-        if None in each:
-            why = gains.why_not(card, form, None)
-            reasons.setdefault(why, []).append(f"`{card.name}` (`{form}`)")
+    rest = [f"`{card.name}` (`{form}`)" for card, form, each in found if not any(each)]
     measured = sum(any(row and row["measured"] for row in each) for *_, each in found)
     head = ("Mechanism", "Form", *map(str.capitalize, compiled.PASSES))
     said = f"{measured} of {len(found)} forms are measured: {gains.machine()}."
-    rest = [f"{why[:1].upper()}{why[1:]}: {', '.join(which)}." for why, which in reasons.items()]
-    return "\n\n".join([said, _table(head, rows), *rest])
+    left = [f"{gains.NOT_YET.capitalize()}: {', '.join(rest)}."] if rest else []
+    return "\n\n".join([said, _table(head, rows), *left])
 
 
 def _gain(row: Mapping[str, Any] | None) -> str:
-    assert row is not None
+    if row is None:
+        return gains.NOT_YET
     if row["measured"] is None:
         return str(row["note"])
-    low, high = row["quartiles"]
-    return f"{row['measured']:.2f} × ({low:.2f} to {high:.2f})"
+    quartiles = row["quartiles"]
+    return f"{gains.times(row['measured'], quartiles)} × ({gains.spread(quartiles)})"
 
 
 def _adds(card: Card) -> bool:

@@ -17,7 +17,8 @@ test("rows without a value come last, whatever the direction", () => {
 
 test("numbers in words", () => {
   assert.deepEqual([power(1.234), power(null), within(1.5, [1.25, 1.75]), within(null, null)], ["1.23", "–", "1.50 (1.25 to 1.75)", "–"]);
-  assert.deepEqual([times(1.304), times(null)], ["1.30 ×", "not measured"]);
+  assert.deepEqual([times(1.304, [1.2, 1.4]), times(null, null)], ["1.30 ×", "not measured"]);
+  assert.deepEqual([times(1.304, [0.99, 1.4]), times(0.9, [0.8, 0.98])], ["≈ 1 ×", "0.90 ×"]);
 });
 
 test("pages of another shelf are filtered by role and words, and sorted by name and year", () => {

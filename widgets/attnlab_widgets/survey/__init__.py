@@ -116,8 +116,8 @@ class Survey(BaseWidget):
         """The table as dicts: name, title, family, year, claimed, formula (the exponent of the
         card's formula), launches (how the number of operations called grows, of each form in
         launched), compiled (how many times as fast torch.compile makes the forward pass of the last
-        form, None where that is not measured; all forms are in compiled_said), counted, measured,
-        interval, decodes, because, page, lesson, checked.
+        form, None where that is not measured; compiled_quartiles are those of the rounds, and all
+        forms are in compiled_said), counted, measured, interval, decodes, because, page, lesson, checked.
 
         What is still being counted is None; ``wait`` first."""
         return [dict(row) for row in self._rows]
@@ -299,6 +299,7 @@ def _of_own(one: Own) -> dict[str, Any]:
         "launches": None,
         "launched": "not counted: a layer of your own has no card that claims it",
         "compiled": None,
+        "compiled_quartiles": None,
         "compiled_said": "Not measured: it is a layer of your own.",
         "page": None,
         "lesson": None,

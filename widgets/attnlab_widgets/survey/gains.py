@@ -2,7 +2,7 @@
 stored it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from attnlab.core.card import Card
 from attnlab.measure.benchmarks.compiled import LENGTH, PASSES, named
 
+NOT_YET = "not measured yet"
 STORED = Path(__file__).parent / "compiled.json"
 
 
@@ -38,31 +39,43 @@ def rows_of(card: Card, form: str) -> list[Mapping[str, Any] | None]:
 
 def gain(card: Card) -> dict[str, Any]:
     """What the table says of a mechanism: how many times as fast the forward pass of its last form
-    is (None where that is not measured), and of all its forms a sentence."""
+    is, and the quartiles of the rounds (None where that is not measured), and of all its forms a
+    sentence."""
     forward, _ = rows_of(card, forms_of(card)[0])
     said = " ".join(f"{_upper(form)}: {sentence(card, form)}." for form in forms_of(card))
-    return {"compiled": forward["measured"] if forward else None, "compiled_said": said}
+    known = forward if forward and forward["measured"] is not None else {}
+    return {
+        "compiled": known.get("measured"),
+        "compiled_quartiles": known.get("quartiles"),
+        "compiled_said": said,
+    }
 
 
 def sentence(card: Card, form: str) -> str:
     """What torch.compile gains for one form, in words, or why it is not known."""
     parts = zip(PASSES, rows_of(card, form), strict=True)
-    found = [(which, row, why_not(card, form, row)) for which, row in parts]
-    if len({why for *_, why in found}) == 1 and found[0][2]:
-        return found[0][2]
-    return ", ".join(
-        f"{which} {why}" if why or row is None else f"{which} {row['measured']:.2f} times as fast"
-        for which, row, why in found
-    )
+    found = {which: _of_pass(row) for which, row in parts}
+    if {*found.values()} == {NOT_YET}:
+        return NOT_YET
+    return ", ".join(f"{which} {said}" for which, said in found.items())
 
 
-def why_not(card: Card, form: str, row: Mapping[str, Any] | None) -> str:
-    """Why a pass has no figure; empty where it has one."""
-    if row is not None:
-        return "" if row["measured"] is not None else f"not measured, {row['note']}"
-    if card.order("launches", form) == 1:
-        return "not measured yet"
-    return "not measured: its operations grow in number with n, and the compiler writes all out"
+def _of_pass(row: Mapping[str, Any] | None) -> str:
+    if row is None:
+        return NOT_YET
+    if row["measured"] is None:
+        return f"not measured, {row['note']}"
+    return f"{times(row['measured'], row['quartiles'])} times as fast ({spread(row['quartiles'])})"
+
+
+def times(gain: float, quartiles: Sequence[float]) -> str:
+    """The median of the rounds; where half of them lie around 1, no gain and no loss is known."""
+    low, high = quartiles
+    return "≈ 1" if low <= 1 <= high else f"{gain:.2f}"
+
+
+def spread(quartiles: Sequence[float]) -> str:
+    return "{:.2f} to {:.2f}".format(*quartiles)
 
 
 def machine() -> str:

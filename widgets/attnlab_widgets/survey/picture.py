@@ -6,6 +6,7 @@ from typing import Any
 from attnlab.catalog import TITLES
 from attnlab.figures.drawing import Drawing
 from attnlab.figures.theme import THEMES, Theme
+from attnlab_widgets.survey.gains import times
 
 _WIDE, _TOP, _ROWS, _MARGIN = 900, 66, 660, 20
 _PAGE = 250  # the column of the page
@@ -80,7 +81,9 @@ def cells(row: dict[str, Any]) -> dict[str, str]:
         "measured": "–"
         if measured is None
         else "{:.2f} ({:.2f} to {:.2f})".format(measured, *row["interval"]),
-        "compiled": "not measured" if row["compiled"] is None else f"{row['compiled']:.2f} ×",
+        "compiled": "not measured"
+        if row["compiled"] is None
+        else f"{times(row['compiled'], row['compiled_quartiles'])} ×",
         "decodes": {True: "yes", False: "no", None: "…"}[row["decodes"]],
         "lesson": row["lesson"][1].split()[1] if row["lesson"] else "–",
     }

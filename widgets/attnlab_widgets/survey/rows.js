@@ -25,8 +25,12 @@ export function arrangedParts(rows, { shelf, order, down, search }) {
 
 export const power = (value) => (value === null ? "–" : value.toFixed(2));
 
-/** How many times as fast. */
-export const times = (gain) => (gain === null ? "not measured" : `${gain.toFixed(2)} ×`);
+/** How many times as fast; where half of the rounds lie around 1, no gain and no loss is known. */
+export function times(gain, quartiles) {
+  if (gain === null) return "not measured";
+  const [low, high] = quartiles;
+  return low <= 1 && 1 <= high ? "≈ 1 ×" : `${gain.toFixed(2)} ×`;
+}
 
 /** An exponent with its interval. */
 export const within = (value, interval) => (value === null ? "–" : `${power(value)} (${interval.map(power).join(" to ")})`);

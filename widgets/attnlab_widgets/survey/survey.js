@@ -17,7 +17,7 @@ const COLUMNS = [
   [null, "formula", "The exponent of the card's formula at n = 1,024 to 8,192"],
   ["counted", "counted", "The exponent of the FLOPs of the mixing, counted operation by operation at n = 1,024 to 8,192"],
   ["measured", "measured", "The exponent of the time of the whole layer at n = 512 to 4,096, with its interval at 95 %"],
-  ["compiled", "compiled", "How many times as fast torch.compile makes the forward pass of its fastest form on a CPU; below 1 compiling makes it slower. Choose a figure to read what it is for training and for the other forms"],
+  ["compiled", "compiled", "How many times as fast torch.compile makes the forward pass of its fastest form on a CPU; below 1 compiling makes it slower, and ≈ 1 has quartiles on both sides of 1. Choose a figure to read what it is for training and for the other forms"],
   [null, "kernels", "How the number of operations that the forward pass of its fastest form calls grows with n; on a GPU each of them launches a kernel"],
   ["decodes", "decodes", "Whether its causal layer gives one token after another, tried out"],
   [null, "lesson", "Where it is taught"],
@@ -28,7 +28,7 @@ const HELP = `The table of "Efficient Transformers: A Survey" says what papers s
 
 Counted are the FLOPs of the mixing alone, at width 256 with 4 heads. Timed is the whole layer, whose projections cost the same for every token: they hold the measured exponent near 1 as long as the mixing is the smaller part.
 
-Compiled: the processor's time without torch.compile over that with it, so 2.00 × is twice as fast. A form that is written as many steps in a row is written out by the compiler, which may take longer than anybody waits.
+Compiled: the processor's time without torch.compile over that with it, so 2.00 × is twice as fast: the median of nine rounds. Choose a figure, and its quartiles are said; where they lie on both sides of 1 the table has ≈ 1 ×. A form that is written as many steps in a row is written out by the compiler, which may take longer than anybody waits.
 
 Kernels: operations called one after the other. Where their number grows with n a GPU waits for each of them, however few the FLOPs are.
 
@@ -91,7 +91,7 @@ function render({ model, el: host }) {
       el("td", { text: power(row.formula) }),
       el("td", { text: row.counted === null ? "…" : power(row.counted), class: apart ? "sv-apart" : "", title: apart ? "More than 0.1 from the formula's: at these lengths blocks, windows or projections of its own weigh in" : "" }),
       el("td", { class: "sv-wraps", text: within(row.measured, row.interval) }),
-      el("td", { class: "sv-wraps" }, button({ class: row.compiled === null ? "sv-tell av-quiet" : "sv-tell", text: times(row.compiled), title: row.compiled_said, "aria-label": `${row.title}, compiled: ${times(row.compiled)}`, testid: `compiled-${row.name}`, onclick: () => tell(row) })),
+      el("td", { class: "sv-wraps" }, button({ class: row.compiled === null ? "sv-tell av-quiet" : "sv-tell", text: times(row.compiled, row.compiled_quartiles), title: row.compiled_said, "aria-label": `${row.title}, compiled: ${times(row.compiled, row.compiled_quartiles)}`, testid: `compiled-${row.name}`, onclick: () => tell(row) })),
       el("td", { text: row.launches ?? "–", title: row.launched }),
       el("td", { text: row.decodes === null ? "…" : row.decodes ? "yes" : "no", title: row.because }),
       el("td", {}, link(row.lesson, row.lesson?.[1].split(" ")[1] ?? "–")),
