@@ -1,10 +1,21 @@
 """SignalLab in JupyterLab and as a file: what is dragged and drawn is what Python computes."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from attnlab_widgets.signal_lab import SignalLab
 
-from tests.browser.widget_pages import drag, in_a_notebook, in_both, middle, pixels, said, told
+from tests.browser.widget_pages import (
+    drag,
+    in_a_notebook,
+    in_both,
+    middle,
+    pixels,
+    said,
+    saved,
+    told,
+)
 
 pytestmark = pytest.mark.browser
 
@@ -145,3 +156,21 @@ def read_out(found: dict[str, Any]) -> str:
     """The page's line of the chosen token, of what Python holds."""
     token = found["token"]
     return f"Token {token}: {found['output'][token]}".replace("-", "−")
+
+
+@pytest.mark.parametrize(("skip", "cut"), [(0.0, False), (-2.0, True)])
+def test_what_is_cut_is_not_to_scale_wherever_it_is_drawn(
+    page: Any, tmp_path: Path, skip: float, cut: bool
+) -> None:
+    """In the impulse response, on the diagonal of the map, and in the line over the signal."""
+    made = SignalLab("chirp")
+    made.skip = skip
+    lab = saved(page, made.save_html(tmp_path / "cut.html"), "signal-lab", 993)
+    panels = [
+        lab.locator("section", has=lab.get_by_test_id(name)) for name in ("kernel", "map", "signal")
+    ]
+    found = [panel.inner_text().count("not to scale") for panel in panels]
+    assert found == [cut] * 3
+    heads = lab.locator("h3").evaluate_all("all => all.map(h => h.scrollWidth - h.clientWidth)")
+    assert max(heads) <= 0, "no heading is clipped"
+    assert page.evaluate("document.documentElement.scrollWidth") <= 993

@@ -243,7 +243,13 @@ def cases() -> list[dict[str, Any]]:
         QueriesView(falling, image(), grid=GRID),
         *(QueriesView(_behind(count), image(), grid=GRID) for count in (1, 2)),
     ]
-    places = [(0, 0, -1, 0, -1), (-1, -1, 0, 1, 5), (-1, 0, -1, -1, 20), (0, -1, -1, 2, 1), (0, 0, 0, 3, 7)]
+    places = [
+        (0, 0, -1, 0, -1),
+        (-1, -1, 0, 1, 5),
+        (-1, 0, -1, -1, 20),
+        (0, -1, -1, 2, 1),
+        (0, 0, 0, 3, 7),
+    ]
     return [
         {
             "_told": one.found.told() | {"image": None},

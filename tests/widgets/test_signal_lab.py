@@ -252,7 +252,9 @@ def test_what_a_token_takes_of_itself_is_cut_where_it_would_hide_the_rest() -> N
     lab = SignalLab("chirp")
     assert "not to scale" not in lab.still().svg("")
     lab.skip = -2.0
-    assert f"itself {two(float(lab.impulse_response()[0]))}, not to scale" in lab.still().svg("")
+    shown = lab.still().svg("")
+    assert f"itself {two(float(lab.impulse_response()[0]))}, not to scale" in shown
+    assert "diagonal not to scale" in shown
 
 
 def test_the_picture_shows_the_map_and_the_poles() -> None:

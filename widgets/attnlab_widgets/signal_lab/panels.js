@@ -28,9 +28,8 @@ export function panelsOf(study, view) {
     return kernelCut;
   };
   const own = () => (shown() === study.found.kernel ? "" : `itself ${two(study.found.kernel[0], 2)}, not to scale`);
-
   const taps = seriesPanel({
-    title: "Taps", testid: "taps", hint: "draw them; the newest token's first", look: "sl-kernel",
+    title: "Taps", testid: "taps", hint: () => "draw them; the newest token's first", look: "sl-kernel",
     values: () => model.get("taps"),
     chosen: () => study.tap,
     choose: (tap) => pointAt({ tap }),
@@ -46,7 +45,7 @@ export function panelsOf(study, view) {
     read: (at) => `Of ${ago(at)}: ${two(study.found.kernel[at], 3)}`,
   });
   const map = gridPanel(view, {
-    title: "The map", testid: "map", hint: () => "row i: what i takes",
+    title: "The map", testid: "map", hint: () => (own() ? "diagonal not to scale" : "row i: what i takes"),
     shape: () => [study.n, study.n],
     value: (i, j) => (j > i ? 0 : shown()[i - j]),
     mark: () => [token(), null],
@@ -55,7 +54,7 @@ export function panelsOf(study, view) {
     read: (i = token(), j = i) => `Row ${i}, column ${j}: ${j > i ? "later, not read" : two(study.found.kernel[i - j], 3)}`,
   });
   const signal = seriesPanel({
-    title: "Signal", testid: "signal", hint: "draw it", look: "sl-signal",
+    title: "Signal", testid: "signal", hint: () => (own() ? "draw it; end of line not to scale" : "draw it"), look: "sl-signal",
     values: () => model.get("signal"),
     over: () => study.state.signal.map((_, j) => shown()[token() - j] ?? 0),
     chosen: token, choose,

@@ -38,6 +38,8 @@ def picture(lab: Any) -> Drawing:
     _spectrum(drawing, lab.spectrum().tolist(), box)
     taken = toeplitz(torch.tensor(kernel)).numpy()
     _map(drawing, "The map: row i, what i takes", taken, (right, _TOP, _SIDE, _SIDE))
+    if own:
+        drawing.text("diagonal not to scale", right, _TOP + _SIDE + 12, quiet=True, size=11)
     rows = ((left, "Signal", lab.signal, _SIGNAL), (right, "Output", lab.output(), _OUTPUT))
     for x, title, values, colour in rows:
         _series(drawing, title, [float(value) for value in values], (x, below, _SIDE, _LOW), colour)

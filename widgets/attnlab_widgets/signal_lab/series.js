@@ -7,14 +7,16 @@ const [LEFT, EDGE] = [36, 5];
 
 /**
  * `values()` are drawn in a colour of the style sheet, `look`; `over()` another series, as a line on
- * its own scale; `first()` is said beside the first bar. `choose(at)` and `chosen()` are of the bar that `read(at)` reads out; with
+ * its own scale; `hint()` is said beside the title, `first()` beside the first bar. `choose(at)` and `chosen()` are of the bar that
+ * `read(at)` reads out; with
  * `pen(from, to)` the numbers can be drawn, from place and value to place and value. Keys may come
  * faster than pictures: `values` and `chosen` tell what is, not what was drawn last.
  */
-export function seriesPanel({ title, testid, hint = "", look, values, chosen, choose, over = () => [], first = () => "", pen = null, read }) {
+export function seriesPanel({ title, testid, hint = () => "", look, values, chosen, choose, over = () => [], first = () => "", pen = null, read }) {
   const chart = drawn("svg", { class: `sl-series ${look}`, "data-testid": testid, tabindex: 0, role: "slider", "aria-label": pen ? `${title}: left and right choose, up and down change` : `${title}: left and right choose` });
   const readout = el("p", { class: "av-readout av-quiet", "data-testid": `${testid}-readout` });
-  const heading = el("h3", {}, el("span", { class: `sl-ink ${look}`, text: title }), " ", el("span", { class: "av-quiet av-hint", text: hint }));
+  const hinted = el("span", { class: "av-quiet av-hint" });
+  const heading = el("h3", {}, el("span", { class: `sl-ink ${look}`, text: title }), " ", hinted);
   const node = el("section", { class: "av-panel" }, heading, chart, readout);
   let [wide, high, low, top] = [0, 0, 0, 1];
   let from = null;
@@ -85,6 +87,7 @@ export function seriesPanel({ title, testid, hint = "", look, values, chosen, ch
       ...[low, top].filter(Boolean).map((value) => drawn("text", { x: LEFT - 4, y: value === low ? high - 2 : 11, "text-anchor": "end", text: two(value, Math.abs(value) < 10 ? 2 : 0) })),
       drawn("text", { class: "sl-first", x: x(1) + 4, y: numbers[0] < 0 ? high - 4 : 12, text: first() }),
     );
+    hinted.textContent = hint();
     readout.textContent = read(now);
     chart.setAttribute("aria-valuemin", 0);
     chart.setAttribute("aria-valuemax", numbers.length - 1);
