@@ -117,7 +117,8 @@ class Survey(BaseWidget):
         card's formula), launches (how the number of operations called grows, of each form in
         launched), compiled (how many times as fast torch.compile makes the forward pass of the last
         form, None where that is not measured; compiled_quartiles are those of the rounds, and all
-        forms are in compiled_said), counted, measured, interval, decodes, because, page, lesson, checked.
+        forms are in compiled_said), counted, measured, interval, decodes, because, page, lesson,
+        checked.
 
         What is still being counted is None; ``wait`` first."""
         return [dict(row) for row in self._rows]
