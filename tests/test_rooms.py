@@ -36,10 +36,10 @@ FLOORS = {
     "tasks": 4,
     "train": 4,
     "measure": 4,
+    "systems": 4,
     "exercises": 4,
     "figures": 5,
     "experiments": 5,
-    "systems": 5,
     "pretrained": 5,
     "testing": 5,
     "widgets": 6,
@@ -47,7 +47,7 @@ FLOORS = {
 }
 NEIGHBOURS = {
     ("models", "catalog"),  # a model takes its mechanism by name
-    ("experiments", "systems"),  # an experiment may train a system
+    *(("systems", room) for room in ("lens", "tasks", "train")),  # a system is trained and watched
     ("experiments", "pretrained"),  # an experiment may look at a model that comes with attnlab
 }
 NEIGHBOURS_IN_FUNCTIONS = {  # a benchmark may build what it times
