@@ -131,7 +131,11 @@ class Receipts(Task):
         """Where each answer of ``batch(split, size, seed)`` stands on its receipt: `(b, n, 2)`, row
         and column in pixels of the middle of the character that is asked for; NaN where the answer
         is no character."""
-        receipts = self._receipts(split, *self._begin(split, size, seed))
+        return self._places(split, *self._begin(split, size, seed))
+
+    def _places(self, split: str, size: int, generator: np.random.Generator) -> Tensor:
+        """As `_draw`, of the same random numbers."""
+        receipts = self._receipts(split, size, generator)
         found = np.full((size, self.length, 2), np.nan, dtype=np.float32)
         for row, receipt in zip(found, receipts, strict=True):
             marks = receipt.marks(self.form)
