@@ -145,6 +145,7 @@ GRID = Grid(
         "longer texts, frozen": _arm("named", 2, freeze=True, read=LONGEST),
         **{name: _arm(*told) for name, told in TOLD.items()},
         "blind": _arm("named", 2, blind=True),
+        "blind, frozen": _arm("named", 2, freeze=True, blind=True),
         "with texts": _arm("named", 2, also_words=True),
     },
     score=score,

@@ -15,6 +15,7 @@
                      what a task looks like, samples of models
 ``timeline``         who works and who waits, process by process
 ``trees``            a tree as SVG and as text
+``stacks``           blocks on a table
 ``picture``          what the others return: a plotly figure with a description in words
 ``static``, ``svg``  the figure as SVG, for pages without plotly
 ``theme``            light, dark or auto, set once or per figure

@@ -216,10 +216,10 @@ QUOTED = {
     "ViT 4B": 3.926e9,
     "ViT 22B": 21.743e9,
 }
-"""Parameters as others quote them from the tables of the two papers, which were not at hand when
-this was written, and neither were they for the sizes above. What speaks for both is that they fit
-each other: all counts but one agree with these numbers to a two-thousandth. That of ViT 4B is 3.1 %
-less; the head that pools patches and names classes is not counted, and may be the difference."""
+"""Parameters of the parts, as others quote them from the tables of the two papers. The widths and
+depths above are taken from second-hand tables as well. All counts but one agree with these numbers
+to a two-thousandth. That of ViT 4B is 3.1 % less; the head that pools patches and names classes is
+not counted, and may be the difference."""
 
 
 def palm(size: str) -> nn.ModuleDict:

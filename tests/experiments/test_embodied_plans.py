@@ -13,11 +13,12 @@ def test_arms_differ_in_what_they_say_and_encoders_begin_alike() -> None:
     arms = experiment.GRID.arms
     models = {arm: experiment.GRID.build(arm, 1) for arm in arms}
     first = models["named objects"].encoder.state_dict()
-    for arm in ("named objects, frozen", "longer texts, frozen", "blind", "with texts", "objects"):
+    blind = ["blind", "blind, frozen"]
+    for arm in ("named objects, frozen", "longer texts, frozen", *blind, "with texts", "objects"):
         own = models[arm].encoder.state_dict()
         assert all(torch.equal(first[name], value) for name, value in own.items())
     assert {arm for arm in arms if models[arm].freeze} == {a for a in arms if "frozen" in a}
-    assert [arm for arm in arms if models[arm].blind] == ["blind"]
+    assert [arm for arm in arms if models[arm].blind] == blind
     assert [arm for arm in arms if arms[arm].problem.also_words] == ["with texts"]
     assert {arms[arm].problem.most for arm in arms} == {experiment.KNOWN}
     read = {arm: arms[arm].training["read"] for arm in arms}
@@ -53,11 +54,12 @@ def test_stored_plans_need_the_observation_and_no_length_is_exceeded_without_lon
             for what in ("known lengths", "longer")
         )
         assert known["named objects"] > known["blind"] + 15
+        assert known["named objects, frozen"] > known["blind, frozen"] + 15
         assert known["named objects, frozen"] > known["six vectors, frozen"] + 5
         assert known["six vectors, frozen"] > known["one vector, frozen"] + 20
         assert longer.pop("longer texts, frozen") > 20
         assert set(longer.values()) == {0}
         words = {arm: rows[f"{arm}, words, seed {seed}"] for arm in experiment.GRID.arms}
-        frozen = {words[f"{arm}, frozen"] for arm in experiment.TOLD}
+        frozen = {words[f"{arm}, frozen"] for arm in (*experiment.TOLD, "blind")}
         assert len(frozen) == 1  # the language model is what it was
         assert words["with texts"] > words["named objects"] + 20

@@ -8,6 +8,7 @@ import torch
 
 import attnlab
 from attnlab.figures.graphs import draw_graph
+from attnlab.figures.stacks import draw_stacks
 from attnlab.figures.trees import draw_tree
 from attnlab.structures.graph import Graph
 from attnlab.structures.tree import Tree
@@ -24,6 +25,7 @@ def graph():
 DRAWN = {
     "tree": lambda: draw_tree(Tree(ODD, (Tree(ODD), Tree("b"))), title=ODD),
     "graph": graph,
+    "stacks": lambda: draw_stacks({ODD: [["red"]]}, title=ODD),
     **{
         name: (lambda draw=draw, name=name: draw(**{**FIGURES[name], "title": ODD}))
         for name, draw in figures().items()
@@ -36,7 +38,7 @@ def test_pictures_are_valid_whatever_their_texts(name, tmp_path):
     picture = DRAWN[name]()
     drawn = picture.svg()
     assert " end" in "".join(ElementTree.fromstring(drawn.encode()).itertext())
-    (picture._repr_html_() if name in ("tree", "graph") else picture.folded()).encode()
+    (picture._repr_html_() if name in ("tree", "graph", "stacks") else picture.folded()).encode()
     if hasattr(picture, "save_html") and name == "heat_map":
         picture.save_html(tmp_path / "page.html")
 
