@@ -9,7 +9,7 @@ in the place of these words, from plans of the same lengths: PaLM-E in small.
     objects          2 vectors for each block, in any order, its colour among its numbers
     named objects    the same vectors, and the colour of each as a word in the prompt
     picture          the table from the front, 16 patches by a ViT of 1 layer
-    blind            named objects whose vectors are zeros: what the question alone says
+    blind            named objects whose vectors are made of zeros: what the question alone says
 
 Two vectors stand where the words have two: "red is [·] [·] ," for "red is on blue ,". All but
 "frozen" arms train the language model too. "With texts" half of the sentences are told in words
@@ -22,6 +22,13 @@ A score is the share of 200 questions in unseen worlds whose plan, the likeliest
 other, reaches its goal when it is carried out: "known lengths" are questions of one or two steps,
 "longer" those that need three or four, "words" those of known lengths told in words. "Stops early"
 is the share of the longer questions to which a plan of two steps at most is given.
+
+What came out, of the known lengths: frozen, 31.7 % are right in the mean without observation, 7.0 %
+with one vector, 37.5 % with a picture, 38.3 % with objects, 49.7 % with six vectors and 60.8 % with
+named objects. Objects (6.7 ± 11.0 points) and pictures (5.8 ± 3.9) are not shown to be better than
+what the question alone says. Trained along, it is 43.7 % without observation and 62.5 to 75.5 %
+with one. No arm makes a right plan of three steps, but where the language model has read longer
+plans in words 23.5 to 44.0 % of the longer questions are right.
 
     python -m attnlab.experiments embodied_plans --threads 1 --json \\
         attnlab/experiments/assets/92_embodied_plans.json
