@@ -41,6 +41,7 @@ from attnlab.core.modes import mode
 from attnlab.core.positions import Rotation
 from attnlab.core.suggest import check_choice
 from attnlab.lens.logit_parts import frozen_scale, output_matrix, through_scaled
+from attnlab.lens.record import Attention
 from attnlab.lens.stream import Step, Stream, followed
 from attnlab.lens.watch import watch
 from attnlab.models.tiny import TinyTransformer
@@ -100,7 +101,7 @@ def qk_circuit(
     Raises a ValueError for a layer without heads, for one that rotates queries and keys, and where
     the head's weights in this run are not the softmax of its scores and a bias by distance.
     """
-    run, step = scored(model, tokens, layer, head, padding, more)
+    run, step, _ = scored(model, tokens, layer, head, padding, more)
     labels = tokens if keys_by is None else _labels(keys_by, tokens)
     if vectors == "embedding" and keys_by is not None:
         raise ValueError("the embedding has a row for each token: leave keys_by out")
@@ -154,9 +155,9 @@ def ov_circuit(
 
 def scored(
     model: TinyTransformer, tokens: Tensor, layer: int, head: int, padding: Tensor | None, more: Any
-) -> tuple[Stream, Step]:
-    """A run, and the attention of a layer, whose weights are the softmax of ``scores``; the errors
-    are those of ``qk_circuit``."""
+) -> tuple[Stream, Step, Attention]:
+    """A run, and the attention of a layer, whose weights are the softmax of ``scores`` and a bias
+    by distance, with its record; the errors are those of ``qk_circuit``."""
     run, step = _read(model, tokens, layer, head, padding, more)
     heads = step.heads
     assert heads is not None
@@ -168,16 +169,16 @@ def scored(
             f"layer {layer} ({name}) {why or 'has no queries and keys'}, so a score without a "
             "distance does not exist; its OV circuit does"
         )
-    seen = _weights(run, step, tokens, padding, more)
+    seen = _record(run, step, tokens, padding, more)
     if seen is None or not _follow(
-        seen[:, head], scores(step, head, step.read, step.read), run.real(padding)
+        seen.weights[:, head], scores(step, head, step.read, step.read), run.real(padding)
     ):
         raise ValueError(
             f"the weights of {type(step.sublayer).__name__} in layer {layer} are not the softmax "
             "of queries · keys, so their products would not say where it looks; its OV circuit may "
             "exist"
         )
-    return run, step
+    return run, step, seen
 
 
 def _read(
@@ -236,20 +237,25 @@ def scores(step: Step, head: int, asked: Tensor, looked: Tensor) -> Tensor:
     return q @ k.mT * (scale if isinstance(scale, int | float) else heads.head_dim**-0.5)
 
 
-def _weights(
+def _record(
     run: Stream, step: Step, tokens: Tensor, padding: Tensor | None, more: Any
-) -> Tensor | None:
-    """(b, h, n, n): the weights of a layer with its own scores; None where it has none of these, or
-    makes queries and keys of something else than what it reads."""
+) -> Attention | None:
+    """The call of a layer, with weights (b, h, n, n), of several layers that share their parameters
+    its own; None where it has no such weights, or makes queries and keys of something else than
+    what it reads."""
     heads: Any = step.heads
     if any(linear.weight.shape[1] != step.read.shape[-1] for linear in (heads.query, heads.key)):
         return None
     names = {id(module): name for name, module in run.model.named_modules()}
     with mode(run.model, training=False), torch.no_grad(), watch(run.model) as seen:
         run.model(tokens, padding, **more)
-    found = [call.weights for call in seen if call.name == names[id(step.sublayer)]]
+    found = [call for call in seen if call.name.split("#")[0] == names[id(step.sublayer)]]
+    uses = [each for each in run.steps if each.sublayer is step.sublayer]
+    if len(found) != len(uses):
+        return None
+    call = next(call for call, each in zip(found, uses, strict=True) if each is step)
     n = step.read.shape[1]
-    return found[0] if len(found) == 1 and found[0].shape[-2:] == (n, n) else None
+    return call if call.weights.shape[-2:] == (n, n) else None
 
 
 def _follow(weights: Tensor, scores: Tensor, real: Tensor) -> bool:

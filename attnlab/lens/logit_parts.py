@@ -55,8 +55,8 @@ class Part(NamedTuple):
     """One summand of a logit.
 
     ``what`` is "embedding", "positions", "attention", "cross", "feed_forward", "bias" (of an output
-    matrix of a layer) or "norm bias", or "output bias"; ``head`` is None where the sublayer is one
-    part.
+    matrix of a layer) or "norm bias", or "output bias"; of a score also "distance"
+    (``attnlab.lens.score_parts``). ``head`` is None where the sublayer is one part.
     """
 
     what: str
@@ -358,9 +358,11 @@ def _dot(x: Tensor, direction: Tensor) -> Tensor:
     return (x.double() * direction).sum(-1)
 
 
-def check_sum(values: Tensor, logits: Tensor, padding: Tensor | None) -> None:
-    """A ValueError where the parts (P, b, n) do not sum to the logits, or scores, (b, n), because
-    the model did more than was followed."""
+def check_sum(
+    values: Tensor, logits: Tensor, padding: Tensor | None, *, of: str = "logits"
+) -> None:
+    """A ValueError where the parts (P, b, n) do not sum to the logits (b, n), or to what else they
+    are parts ``of``, because the model did more than was followed."""
     away = (values.sum(0) - logits.double()).abs()
     size = values.abs().sum(0).clamp_min(1e-30)
     if padding is not None and padding.shape == away.shape:
@@ -368,6 +370,6 @@ def check_sum(values: Tensor, logits: Tensor, padding: Tensor | None) -> None:
     most = float((away / size).max()) if away.numel() else 0.0
     if not most <= min(TOLERANCE * torch.finfo(logits.dtype).eps, COARSEST):
         raise ValueError(
-            f"the parts of this model do not sum to its logits (they miss by {most:.1e} of their "
+            f"the parts of this model do not sum to its {of} (they miss by {most:.1e} of their "
             "size): it does more than its sublayers and norms say, so its parts are not known"
         )

@@ -3,14 +3,15 @@ r"""From which earlier layer's output does an edge come? A score as the exact su
 The score of a query i with a key j is linear in what the layer reads at j, and in what it reads at
 i:
 
-$$s_{ij} = \frac{q_i \cdot k_j}{\sqrt d},\qquad
+$$s_{ij} = \frac{q_i \cdot k_j}{\sqrt d} + b_{j-i},\qquad
   k_j = W_K\, \mathrm{LN}(x_j) + b_K,\qquad x_j = \sum_p x_{p,j}$$
 
 Each part of the stream at the key (the vector of the token, that of its position, what each head
 and each feed-forward layer below has added) has its part of the score, with the scale of the norm
 frozen as in ``attnlab.lens.logit_parts``; and so has each part of the stream at the query, with the
-key as it is. The parts of one side sum to the score. So an induction head's edge is seen to come
-from what a head of an earlier layer has written at the key.
+key as it is. A bias by distance $b_{j-i}$, such as ALiBi's, is a part of its own on both sides,
+"distance". The parts of one side sum to the score. So an induction head's edge is seen to come from
+what a head of an earlier layer has written at the key.
 
 What a part is not. The softmax compares scores: what raises the scores of all keys of a query alike
 changes no weight. So compare with another key: ``minus=``, or ``minus="mean"``, the mean over all
@@ -29,8 +30,9 @@ from torch import Tensor, nn
 
 from attnlab.core.integers import check_integer
 from attnlab.core.suggest import check_choice
-from attnlab.lens.circuits import scored, scores
+from attnlab.lens.circuits import APART, LEAST, scored, scores
 from attnlab.lens.logit_parts import LogitParts, Part, check_sum, parts_along
+from attnlab.lens.record import Attention
 from attnlab.lens.stream import Step, Stream
 from attnlab.models.tiny import TinyTransformer
 
@@ -57,32 +59,38 @@ def score_parts(
     side:    "key", the parts of what is read at each key; "query", those of what is read at the
              query.
     minus:   the position of a key whose parts are taken from those of every key; ``"mean"``, the
-             mean over the keys up to the query in a causal model, over all in another.
+             mean over the real keys that the query may attend to, by the mask of this run.
     padding: (b, n) bool, True = a real token.
     more:    other arguments of the model, such as ``source=``.
 
-    ``values`` (P, b, n) are at each key, ``logits`` (b, n) the scores before the mask. Biases of
-    the query's or key's matrix are the part "bias" of their own side. Errors are those of
-    ``qk_circuit``, and a ValueError for a join whose norm is not known.
+    ``values`` (P, b, n) are at each key, ``logits`` (b, n) the scores before the mask, with the
+    bias by distance at the keys that the query may attend to. Biases of the query's or key's matrix
+    are the part "bias" of their own side. Errors are those of ``qk_circuit``, and a ValueError for
+    a join whose norm is not known, for scores to which more is added than was recorded, and for
+    the mean over keys where a query may attend to none.
     """
     check_choice("side", side, ("key", "query"))
-    run, step = scored(model, tokens, layer, head, padding, more)
+    run, step, seen = scored(model, tokens, layer, head, padding, more)
     n = step.read.shape[1]
     if not -n <= check_integer("query", query) < n:
         raise ValueError(f"query should be from {-n} to {n - 1}, got {query}")
     at = query % n
-    given = scores(step, head, step.read, step.read)[:, at]  # (b, n)
+    real = run.real(padding)
+    allowed = real if seen.mask is None else real & _row(seen.mask, seen, head, at)
+    zero = torch.zeros_like(allowed, dtype=torch.float64)
+    distance = zero if seen.bias is None else _row(seen.bias, seen, head, at).double() * allowed
+    given = scores(step, head, step.read, step.read)[:, at] + distance  # (b, n)
+    _check_scores(given, seen, head, at, allowed)
     below = _below(run, step)
     direction, constant = _directions(step, head, at, side)
     if side == "query":
         below = _everywhere(below, at, n)
-    found = [*parts_along(below, direction), (Part("bias"), constant)]
+    found = [*parts_along(below, direction), (Part("bias"), constant), (Part("distance"), distance)]
     values = torch.stack([value for _, value in found if bool(value.any())])
     parts = [part for part, value in found if bool(value.any())]
-    real = run.real(padding)
-    check_sum(values, given.to(step.read.dtype), real)  # as exact as the model
+    check_sum(values, given.to(step.read.dtype), real, of="scores")  # as exact as the model
     if minus is not None:
-        base = _base(minus, at, n, run, real)
+        base = _base(minus, at, allowed)
         values = values - (values * base).sum(-1, keepdim=True)
         given = given - (given * base).sum(-1, keepdim=True)
     whole = [each.whole for each in below.steps if each.whole is not None]
@@ -135,14 +143,38 @@ def _everywhere(run: Stream, at: int, n: int) -> Stream:
     return replace(run, tokens=tokens, start=spread(run.start), steps=steps)
 
 
-def _base(minus: Any, at: int, n: int, run: Stream, real: Tensor) -> Tensor:
+def _row(x: Tensor, seen: Attention, head: int, at: int) -> Tensor:
+    """(b, n): the row of one query in a mask or a bias that broadcasts to (b, h, n, n)."""
+    return x.expand(seen.shape)[:, head, at]
+
+
+def _check_scores(given: Tensor, seen: Attention, head: int, at: int, allowed: Tensor) -> None:
+    """A ValueError where the weights of a query are not the softmax of the scores ``given``."""
+    weights = seen.weights[:, head, at].double()
+    known = allowed & (weights > LEAST)
+    beyond = weights.log() - given
+    most = beyond.masked_fill(~known, -torch.inf).amax(1)
+    least = beyond.masked_fill(~known, torch.inf).amin(1)
+    if bool((most - least > APART).any()):
+        raise ValueError(
+            f"{seen.name} adds more to its scores than its queries, keys and recorded bias say, so "
+            "their parts are not known"
+        )
+
+
+def _base(minus: Any, at: int, allowed: Tensor) -> Tensor:
     """(b, n): the shares in which keys are taken off."""
+    n = allowed.shape[1]
     if minus == "mean":
-        causal = run.model.decoder is not None
-        allowed = real & (torch.arange(n, device=real.device) <= (at if causal else n))
+        if not bool(allowed.any(1).all()):
+            text = int((~allowed.any(1)).nonzero()[0])
+            raise ValueError(
+                f"query {at} of text {text} may attend to no real key, so there is no mean over "
+                "keys; choose a query that stands at a real token"
+            )
         return allowed.double() / allowed.sum(1, keepdim=True)
     if isinstance(minus, str):
         raise ValueError(f'minus should be the position of a key, or "mean", got {minus!r}')
     if not -n <= check_integer("minus", minus) < n:
         raise ValueError(f"minus should be from {-n} to {n - 1}, got {minus}")
-    return nn.functional.one_hot(torch.tensor(minus % n, device=real.device), n).double()[None]
+    return nn.functional.one_hot(torch.tensor(minus % n, device=allowed.device), n).double()[None]
