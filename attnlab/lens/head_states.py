@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from attnlab.core.heads import Heads
 from attnlab.lens.logit_parts import Part, logit_parts
+from attnlab.lens.stream import followed
 from attnlab.lens.watch import watch
 from attnlab.models.tiny import TinyTransformer
 
@@ -101,6 +102,21 @@ def written(model: TinyTransformer, ids: Tensor, heads: Sequence[Head]) -> Writt
     found = _written(model, ids, layers, heads, _choices(len(heads))[:1])
     if found.values.nbytes * 2 ** len(heads) <= MOST_BYTES:
         found = _written(model, ids, layers, heads, _choices(len(heads)))
+    return found
+
+
+def switches(model: TinyTransformer, ids: Tensor, heads: Sequence[Head]) -> dict[Part, int]:
+    """The number in ``heads`` of the head that writes each part of a logit; parts of the others are
+    left out. Layers that share their parameters have the same heads, so that one of ``heads`` may
+    write several parts."""
+    layers = [*layers_of(model).values()]
+    run = followed(model, ids.to(next(model.parameters()).device)[None])
+    found = {}
+    for step in run.steps:
+        at = next((at for at, layer in enumerate(layers) if layer is step.heads), None)
+        for number, (layer, head) in enumerate(heads):
+            if layer == at:
+                found[Part(step.what, step.layer, head)] = number
     return found
 
 

@@ -135,6 +135,18 @@ def test_bars_say_who_writes_a_letter_and_sum_to_its_logit(board: Any, expect: A
     assert now["sum"] < 0.7 * total
 
 
+def test_the_largest_parts_are_read_out_after_a_pause(board: Any, expect: Any) -> None:
+    board.get_by_test_id("token-20").focus()
+    board.page.keyboard.press("ArrowRight")
+    expect(board.get_by_test_id("live")).to_contain_text("Who writes “y” here? Most: ")
+    whole = parts_of(board)
+    whole.pop("sum")
+    two = sorted(whole, key=lambda name: -abs(whole[name]))[:2]
+    said = board.get_by_test_id("live").inner_text()
+    assert re.search(rf"Most: {two[0]} [+−]\d+\.\d\d, {two[1]} [+−]\d+\.\d\d\. The bars", said)
+    assert board.get_by_test_id("sum").inner_text() in said
+
+
 def test_python_hears_of_it(notebook: Any) -> None:
     board = notebook.output(0).get_by_test_id("head-switchboard")
     board.get_by_test_id("all-silent").click()

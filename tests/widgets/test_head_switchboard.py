@@ -223,6 +223,38 @@ def test_parts_of_too_many_choices_are_those_of_all_heads_alone() -> None:
     assert few.writers(3) == pytest.approx(before, abs=1e-4)
 
 
+def test_bars_of_all_heads_on_say_so_in_the_still() -> None:
+    writer, documentation = load("documentation")
+    heads = [(layer, head) for layer in (2, 3) for head in range(4)]
+    text = "If the object is a class, return the name"
+    board = HeadSwitchboard(writer, text, task=documentation, heads=heads)
+    said = "With all heads on: a text this long has too many choices to store."
+    assert said not in board.still().svg("the heads")
+    board.silent = heads[:1]
+    assert said in board.still().svg("the heads")
+    few = HeadSwitchboard(writer, text, task=documentation, heads=heads[:2], silent=heads[:1])
+    assert said not in few.still().svg("the heads")
+
+
+def test_a_switch_knows_every_part_that_it_silences() -> None:
+    """Layers that share their parameters have the same heads."""
+    board = HeadSwitchboard(small(depth="shared"), "abcabc", silent=[(0, 1)])
+    found = board.writers()
+    marked = [
+        each["name"] for each in board._board["writers"]["parts"]
+        if each.get("switch") == board._states.heads.index((0, 1))
+    ]  # fmt: skip
+    assert marked == ["head 0.1", "head 1.1", "head 2.1"]
+    assert all(found[name] == 0 for name in marked)
+    assert all(found[name.replace(".1", ".0")] for name in marked)
+    own = HeadSwitchboard(small(), "abcabc", heads=[(0, 1), (2, 0)])
+    named = {each["name"]: each.get("switch") for each in own._board["writers"]["parts"]}
+    assert {name: bit for name, bit in named.items() if bit is not None} == {
+        "head 0.1": 0,
+        "head 2.0": 1,
+    }
+
+
 def test_a_model_whose_logits_are_no_sum_says_so() -> None:
     board = HeadSwitchboard(small(layers=2, depth="reversible"), "abcabc")
     assert board._writers == b""

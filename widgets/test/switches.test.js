@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { few, meanParts, signed, wordsOf } from "../attnlab_widgets/head_switchboard/parts.js";
+import { few, isSilent, meanParts, signed, spokenOf, wordsOf } from "../attnlab_widgets/head_switchboard/parts.js";
 import { countRight, kindsIn, lampWidth, mapAt, ordered, sentence, silentIn, stateOf } from "../attnlab_widgets/head_switchboard/switches.js";
 
 const known = JSON.parse(readFileSync(new URL("./switches.json", import.meta.url), "utf8"));
@@ -61,6 +61,27 @@ test("small parts are one where there is no room, and nothing of the sum is lost
   const shown = few(parts, [0.5, -4, 0.25, 3, -0.125], 3);
   assert.deepEqual(shown.map(({ name, value }) => [name, value]), [["b", -4], ["d", 3], ["3 others", 0.625]]);
   assert.equal(few(parts, [1, 2, 3, 4, 5], 5).length, 5);
+});
+
+test("every part of a silent head is marked, and none where the bars are of all heads on", () => {
+  const parts = [{ name: "embedding" }, { name: "head 0.1", switch: 1 }, { name: "head 1.1", switch: 1 }, { name: "head 1.0", switch: 0 }];
+  const marked = (choices, state) => parts.filter((part) => isSilent({ writers: { parts, choices } }, part, state)).map(({ name }) => name);
+  assert.deepEqual(marked(4, 2), ["head 0.1", "head 1.1"]);
+  assert.deepEqual(marked(4, 0), []);
+  assert.deepEqual(marked(1, 2), []);
+  for (const { board } of known) {
+    board.heads.forEach((head, bit) => {
+      const names = board.writers.parts.filter((part) => part.switch === bit).map(({ name }) => name);
+      assert.deepEqual(names, [`head ${head.join(".")}`]);
+    });
+  }
+});
+
+test("what is read out has the heading, the two largest parts and the sum", () => {
+  const parts = ["embedding", "head 1.0", "feed-forward 1"].map((name) => ({ name }));
+  const board = { coming: [0, 1], repeats: [false, true], tokens: ["a", "b", "c"], unit: "letter", writers: { parts, choices: 1 } };
+  const found = meanParts(board, new Float32Array([0, 0, 0, 0, 0, 0.5, -2, 4, 3, 0.5]), 0, 2);
+  assert.equal(spokenOf(board, found, { at: 2, state: 0 }), "Who writes “c” here? Most: feed-forward 1 +4.00, head 1.0 −2.00. The bars sum to +2.50 = logit 3.00 less 0.50, the mean of all logits.");
 });
 
 test("what rounds to nothing has no sign", () => {

@@ -71,7 +71,11 @@ function render({ model, el: host }) {
     strip.draw(wide);
     if (model.get("settings")) settings.draw(beside() ? wide - cards.node.offsetWidth - 40 : wide, beside() ? 130 : 84);
   }
-  return live({ model, view, traits: TRAITS, draw });
+  const stop = live({ model, view, traits: TRAITS, draw });
+  return () => {
+    stop();
+    writers.stop();
+  };
 }
 
 export default { render, page: (document) => mountPage({ render }, document) };

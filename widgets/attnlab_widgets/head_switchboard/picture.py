@@ -65,6 +65,9 @@ def _writers(drawing: Drawing, board: Any, top: float) -> None:
     some = "" if count == len(board._ids) - 1 else " that repeat"
     title = f"Who writes the {board._unit}s{some}? (part of the logit, mean of {count})"
     drawing.text(title, _MARGIN, top + 8, bold=True, size=14)
+    if board._board["writers"]["choices"] == 1 and board.silent:
+        why = "With all heads on: a text this long has too many choices to store."
+        drawing.text(why, _WIDE - _MARGIN, top + 8, anchor="end", quiet=True)
     shown = largest(board.writers(), 20)
     shown["sum"] = sum(shown.values())
     short = {each["name"]: each["short"] for each in board._board["writers"]["parts"]}

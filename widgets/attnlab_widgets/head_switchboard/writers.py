@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attnlab.lens.head_states import Head, Written, written
+from attnlab.lens.head_states import Head, Written, switches, written
 from attnlab.lens.logit_parts import Part
 from attnlab.models.tiny import TinyTransformer
 
@@ -14,13 +14,18 @@ from attnlab.models.tiny import TinyTransformer
 def writers(
     model: TinyTransformer, ids: Tensor, heads: list[Head]
 ) -> tuple[Written | None, dict[str, Any]]:
-    """The parts of the logits, and what the page is told of them: names, and whether there are
-    parts for every choice; or why there are none."""
+    """The parts of the logits, and what the page is told of them: names, the switch that silences
+    a part, and whether there are parts for every choice; or why there are none."""
     try:
         found = written(model, ids, heads)
     except ValueError as error:
         return None, {"why": str(error)}
-    names = [{"name": name_of(part), "short": _short(part)} for part in found.parts]
+    silenced = switches(model, ids, heads)
+    names = [
+        {"name": name_of(part), "short": _short(part)}
+        | ({"switch": silenced[part]} if part in silenced else {})
+        for part in found.parts
+    ]
     return found, {"parts": names, "choices": len(found.values)}
 
 
