@@ -44,6 +44,7 @@ from attnlab.lens.logit_parts import frozen_scale, output_matrix, through_scaled
 from attnlab.lens.record import Attention
 from attnlab.lens.stream import Step, Stream, followed
 from attnlab.lens.watch import watch
+from attnlab.models.shared_cache import NoProjection
 from attnlab.models.tiny import TinyTransformer
 
 Vectors = Literal["read", "embedding"]
@@ -190,6 +191,11 @@ def _read(
     step = run.of(layer)
     if step.heads is None:
         raise ValueError(f"layer {layer} has no heads: {step.whole}")
+    if isinstance(getattr(step.heads, "value", None), NoProjection):
+        raise ValueError(
+            f"layer {layer} attends to the keys and values of an earlier layer (cache_of=…), so it "
+            "has no circuits of its own; choose the layer that makes them"
+        )
     if check_integer("head", head, at_least=0) >= step.heads.heads:
         raise ValueError(f"head should be from 0 to {step.heads.heads - 1}, got {head}")
     return run, step
@@ -240,9 +246,10 @@ def scores(step: Step, head: int, asked: Tensor, looked: Tensor) -> Tensor:
 def _record(
     run: Stream, step: Step, tokens: Tensor, padding: Tensor | None, more: Any
 ) -> Attention | None:
-    """The call of a layer, with weights (b, h, n, n), of several layers that share their parameters
-    its own; None where it has no such weights, or makes queries and keys of something else than
-    what it reads."""
+    """The call of a layer, its own where layers share their parameters, with weights (b, h, n, n).
+
+    None where it has no such weights, makes queries and keys of something else than what it reads,
+    or applies a function such as a soft cap to the scores."""
     heads: Any = step.heads
     if any(linear.weight.shape[1] != step.read.shape[-1] for linear in (heads.query, heads.key)):
         return None
@@ -255,7 +262,7 @@ def _record(
         return None
     call = next(call for call, each in zip(found, uses, strict=True) if each is step)
     n = step.read.shape[1]
-    return call if call.weights.shape[-2:] == (n, n) else None
+    return call if call.weights.shape[-2:] == (n, n) and call.scale is not None else None
 
 
 def _follow(weights: Tensor, scores: Tensor, real: Tensor) -> bool:

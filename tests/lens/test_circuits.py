@@ -218,3 +218,19 @@ def test_circuits_that_do_not_exist() -> None:
         ov_circuit(random_model(join="sub_ln"), TEXTS, 0, 0)
     with pytest.raises(ValueError, match="layer 0 has no heads"):
         qk_circuit(random_model(attention="hyena"), TEXTS, 0, 0)
+    shared = random_model(cache_of=[0, 0])
+    for circuit in (qk_circuit, ov_circuit):
+        with pytest.raises(ValueError, match="attends to the keys and values of an earlier layer"):
+            circuit(shared, TEXTS, 1, 0)
+        assert circuit(shared, TEXTS, 0, 0).values.isfinite().all()
+
+
+def test_layers_that_share_their_parameters_have_their_own_circuits() -> None:
+    shared, text = random_model(depth="shared"), torch.randperm(11)[:7][None]
+    with watch(shared) as seen:
+        shared(text)
+    order = text[0].argsort()
+    for layer in (0, 1):
+        scores = (seen[layer].queries @ seen[layer].keys.mT * seen[layer].scale)[0, 1]
+        found = qk_circuit(shared, text, layer, 1)
+        torch.testing.assert_close(found.values, scores[order][:, order])
