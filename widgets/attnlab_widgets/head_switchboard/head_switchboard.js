@@ -54,7 +54,7 @@ function render({ model, el: host }) {
     const count = board.heads.length;
     const layers = new Set(board.heads.map(([layer]) => layer)).size;
     const row = root.clientWidth < 620 ? wide / 2 - 16 : (wide - 40 * (layers - 1)) / count - 16;
-    const most = count > 4 ? 132 : beside() || root.clientWidth < 1200 ? 184 : 290;
+    const most = count > 4 ? 132 : beside() || root.clientWidth < 1200 ? 184 : 236;
     return Math.floor(Math.max(count > 4 ? 112 : 84, Math.min(most, row)));
   }
 
