@@ -15,12 +15,23 @@ is compared with is the most frequent one (``words_for_images.most_frequent``).
     black images                   the first arm, and every image is black
     puzzles too                    the first arm, and a third of what has images are puzzles
 
-Each arm has 800 updates of 32 sentences at a learning rate of 0.003 for each of three seeds; no
+Each arm has 2,400 updates of 32 sentences at a learning rate of 0.003 for each of three seeds; no
 other rate was tried, for no arm. Puzzles are also asked with some panels black. In "next, last row
 hidden" these are the seventh and the eighth, without which no answer can be known: a model that is
 right as often as before has not read them. In "next, first rows hidden" they are the six before.
 All three rows go on by one step, so that the last row alone gives the answer, and a model that
-solves every puzzle may lose nothing: these rows do not say whether a rule was found.
+solves every puzzle may lose nothing. One that loses something may have read the step in the first
+rows, or six black images may disturb it, which no training shows: these rows do not say whether a
+rule was found.
+
+Sentences that compare images help to compare them: with these, "larger" is right for 69.5 % of the
+sentences about images, without them for 49.5 %, 20.1 points less (standard error of the difference
+over seeds 6.5), though the arm without them names more images. Puzzles about images are solved by
+the arm alone that has read some: it is right for 60.0, 43.2 and 65.4 %, and for 13 to 14 % with the
+last row hidden, the others for at most 16.8 %, where the most frequent answer has 15.0 %. After 800
+updates the arms with text and images that are not black named 11 to 76 % of the images, and none
+solved puzzles about images (at most 20.6 %); with sentences that compare images "larger" was right
+for 16.6 points (6.3) more.
 
     python -m attnlab.experiments interleaved_texts --threads 1 --json \\
         attnlab/experiments/assets/91_interleaved_texts.json
@@ -78,7 +89,7 @@ GRID = Grid(
         "puzzles too": Arm(Interleaved(written=KINDS, shown=("is", "larger", "next"), share=SHARE)),
     },
     score=score,
-    steps=800,
+    steps=2_400,
     model={"freeze": False},
     training=TRAINING,
     make=make,

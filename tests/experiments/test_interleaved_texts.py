@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from attnlab.experiments import interleaved_texts as experiment
+from attnlab.experiments import stored
 from attnlab.experiments.words_for_images import KINDS, asked
 from attnlab.tasks.interleaved import LARGEST_STEP, MARKER
 from attnlab.tasks.matrix_puzzles import draw_matrices
@@ -69,3 +70,24 @@ def test_every_kind_is_scored_both_ways() -> None:
     found = experiment.score(trained)
     wanted = {f"{kind} {how}" for kind in KINDS for how in ("shown", "written")}
     assert {*found} == wanted | {"next, first rows hidden", "next, last row hidden"}
+
+
+def test_stored_puzzles_are_solved_where_they_were_read_and_their_last_row_is_seen() -> None:
+    """And two images are compared more often by an arm that has read such sentences."""
+    rows = stored("91_interleaved_texts.json", "interleaved_texts")
+    arms = list(experiment.GRID.arms)
+    for seed in experiment.GRID.seeds:
+        shown, written, covered, larger, named = (
+            {arm: rows[f"{arm}, {what}, seed {seed}"] for arm in arms}
+            for what in (
+                "next shown", "next written", "next, last row hidden", "larger shown", "is shown"
+            )
+        )  # fmt: skip
+        assert shown.pop("puzzles too") > 40 > 20 > covered["puzzles too"]
+        assert max(shown.values()) < 20
+        assert written.pop("captions and interleaved") < 20
+        assert min(written.values()) > 90
+        both, captions = arms[:2]
+        assert larger[both] > larger[captions] + 10
+        assert larger[captions] > larger["black images"] + 10
+        assert named[captions] > named[both] > 70 > 20 > named["black images"]
