@@ -2,6 +2,8 @@
 
 import torch
 
+from attnlab.experiments import apart_and_together as experiment
+from attnlab.experiments import stored
 from attnlab.experiments.apart_and_together import GRID, TASK, apart, scenes, score, together
 from attnlab.experiments.grid import Trained
 
@@ -39,3 +41,35 @@ def test_an_untrained_model_knows_nothing():
     assert all(0 <= found[f"retrieval {way}"] < 10 for way in ("apart", "together"))
     assert all(20 < found[f"{q} {way}"] < 80 for q in ("order", "digit")
                for way in ("apart", "together"))  # fmt: skip
+
+
+def test_stored_rows_say_what_the_docstring_tells():
+    """Means over seeds, and standard errors of differences, as they are printed there."""
+    rows = stored("91_apart_and_together.json", "apart_and_together")
+    found = {
+        (arm, what): torch.tensor([rows[f"{arm}, {what}, seed {seed}"] for seed in GRID.seeds])
+        for arm in GRID.arms
+        for what in {name.split(", ")[1] for name in rows}
+    }
+    shared, control = GRID.arms
+    told = " ".join(experiment.__doc__.split())
+    for name, x in (
+        ("in {:.1f} % of the scenes, the dual", found[shared, "order together"]),
+        ("the dual encoder in {:.1f} %,", found[shared, "order apart"]),
+    ):
+        assert name.format(x.mean()) in told
+    for name, more, less in (
+        ("{:.1f} points more (standard error of the difference over seeds {:.1f})",
+         (shared, "order apart"), (shared, "order together")),
+        ("difference is {:.1f} points ({:.1f}): so the deficit",
+         (control, "order apart"), (control, "order together")),
+        ("together {:.1f} points ({:.1f}) less often than the control",
+         (control, "order together"), (shared, "order together")),
+        ("in both arms, by {:.1f} points ({:.1f})",
+         (shared, "retrieval apart"), (shared, "retrieval together")),
+        ("and by {:.1f} ({:.1f}).", (control, "retrieval apart"), (control, "retrieval together")),
+        ("dual encoder: {:.1f} points ({:.1f}).",
+         (shared, "retrieval apart"), (control, "retrieval apart")),
+    ):  # fmt: skip
+        gain = found[more] - found[less]
+        assert name.format(gain.mean(), gain.std() / len(gain) ** 0.5) in told
