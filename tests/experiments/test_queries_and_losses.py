@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from attnlab.experiments import queries_and_losses as experiment
+from attnlab.experiments import stored
 from attnlab.systems.blip2 import LOSSES
 from attnlab.tasks import UNSCORED
 from attnlab.tasks.scenes import Scenes
@@ -51,10 +52,27 @@ def test_the_second_stage_begins_with_the_q_former_of_its_arm() -> None:
         assert words["embedding.weight"].equal(model.language_model.embedding.weight)
 
 
-def test_the_encoder_is_asked_for_both_halves() -> None:
+@pytest.mark.parametrize(
+    ("halves", "every"), [([0, 1], True), ([1, 0], False), ([0, 0], False), ([1, 1], False)]
+)
+def test_the_encoder_is_asked_for_both_halves(halves: list[int], every: bool, monkeypatch) -> None:
+    """One that names each patch rightly is right for all. One that names the digit of another half
+    is right where both digits are the same."""
+    batch = experiment.SCENES.batch("validation", 100, seed=0)
+    assert isinstance(batch.targets, torch.Tensor)
+    of_halves = batch.targets.unflatten(1, (4, 2, 4))[:, :, halves]
+    named = torch.nn.functional.one_hot(of_halves.flatten(1), 10).double()
+
+    def model(scenes: torch.Tensor) -> torch.Tensor:
+        assert torch.equal(scenes, batch.inputs)
+        return named
+
+    monkeypatch.setattr(experiment, "knowing", lambda *_, **__: model)
     (name, measure), *_ = experiment.FIRST.baselines.items()
     assert name.endswith("seed 0")
-    assert 0 <= measure(True) <= 100
+    same = experiment.percent(batch.targets[:, 0] == batch.targets[:, -1])
+    assert 0 < same < 50
+    assert measure(True) == (100 if every else same)
 
 
 def test_black_scenes_have_the_same_captions() -> None:
@@ -123,6 +141,42 @@ def test_the_likeliest_caption_is_the_one_that_matching_prefers() -> None:
         for one, best in zip(image, found, strict=True):
             every = model.matching(one.expand(100, -1, -1), experiment.CAPTIONS)
             assert (every[:, 1] - every[:, 0]).argmax() == best
+
+
+def test_stored_scores_without_their_loss_or_image_are_those_of_a_guess() -> None:
+    """Two losses teach what the third is not needed for, and the second stage needs no first."""
+    rows = stored("91_queries_and_losses.json", "queries_and_losses")
+    for seed in experiment.SEEDS:
+        one, two = (
+            {
+                (arm, what): rows[f"stage {stage}, {arm}, {what}, seed {seed}"]
+                for arm in grid.arms
+                for what in whats
+            }
+            for stage, grid, whats in (
+                ("one", experiment.FIRST, ("retrieved", "retrieved by matching", "written")),
+                ("two", experiment.SECOND, ("written",)),
+            )
+        )
+        for (arm, what), right in one.items():
+            missing = {"retrieved": "contrastive", "retrieved by matching": "matching"}
+            guess = arm in (experiment.NONE, f"no {missing.get(what, 'captioning')}")
+            assert right < 5 if guess else right > 40, (arm, what, seed)
+        after = two["after stage one", "written"]
+        assert abs(after - two["without stage one", "written"]) < 5
+        assert two["black images", "written"] < 2
+        assert rows[f"the language model, in words, seed {seed}"] == 100
+
+
+def test_stored_heads_and_queries_are_more_one_sided_after_training() -> None:
+    rows = stored("91_queries_and_losses.json", "queries_and_losses")
+    for seed in experiment.SEEDS:
+        for what in ("queries", "heads", "layer 0, queries", "layer 0, heads"):
+            trained, not_trained = (
+                rows[f"stage one, {arm}, one-sided, {what}, seed {seed}"]
+                for arm in ("three losses", experiment.NONE)
+            )
+            assert trained > 1.5 * not_trained
 
 
 def test_the_captions_are_in_the_order_of_their_pairs() -> None:
