@@ -136,6 +136,27 @@ def test_a_loop_that_its_card_does_not_claim_is_told_what_to_claim() -> None:
     mechanisms._check_launches("recurrent", sympy.Symbol("n"), (16, 32, 64), (165, 325, 645))
 
 
+@pytest.mark.parametrize(
+    ("chunk", "largest", "lengths"),
+    [(32, 0, (31, 127)), (64, 0, (127, 509)), (100, 100, (127, 509))],
+)
+def test_what_grows_between_chunks_is_no_loop_over_tokens(
+    chunk: int, largest: int, lengths: tuple[int, ...]
+) -> None:
+    """Its first tokens, which have no chunk before them, are alike."""
+
+    def called(at: tuple[int, ...]) -> list[int]:
+        return [n + 10 * (n // chunk) ** 2 for n in at]
+
+    n = sympy.Symbol("n")
+    shown, counted = mechanisms._of_a_loop(lengths, called, largest)
+    with pytest.raises(AssertionError, match="its card claims that they grow as n"):
+        mechanisms._check_launches("recurrent", n, shown, counted)
+    shown, counted = mechanisms._of_a_loop(lengths, lambda at: [3 * n + 2 for n in at], largest=5)
+    mechanisms._check_launches("recurrent", n, shown, counted)
+    assert shown == mechanisms.STEPS
+
+
 @pytest.mark.timeout(60)
 def test_lengths_with_few_pairs_of_tiles() -> None:
     """A claim whose constant is large leaves a tile or more of the shortest length."""

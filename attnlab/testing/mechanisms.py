@@ -16,6 +16,7 @@ import sys
 import textwrap
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -648,7 +649,8 @@ SHORT, FEW, BLOCKS, SOME, MANY, MOST = (
 )
 LOOP = 4  # operations per token from which on a layer counts as a loop
 ENOUGH = 300  # pairs of tiles, in which growth shows beside what is called once
-STEPS = (7, 15, 31)  # lengths at which a loop over tokens shows that its steps are alike
+STEPS = (7, 15, 67)  # lengths at which a loop over tokens shows that its steps are alike: the last
+# is longer than a chunk of 64, the largest that a page has unless told another
 LARGE = 1 << 20  # elements from which on a tensor takes longer to compute than to follow
 
 
@@ -721,11 +723,20 @@ def _launches(card: Card, variant: int, form: str) -> tuple[sympy.Expr, tuple[in
     device = "cpu" if card.family == "structure" or (card.name, form) == LSTM else "meta"
     layer = module(card, variant, **made, **capacity).float().to(device)
     with as_on_an_accelerator():
+        called = partial(_called, layer, device=device)
         if claim in letters("n") and form != "blocked":
-            counted = _called(layer, STEPS, device)
-            if _alike(counted):
-                return claim, STEPS, counted
-        return claim, lengths, _called(layer, lengths, device)
+            return claim, *_of_a_loop(lengths, called, _largest_option(card, variant))
+        return claim, lengths, called(lengths)
+
+
+def _of_a_loop(
+    lengths: tuple[int, ...], called: Callable[[tuple[int, ...]], list[int]], largest: int
+) -> tuple[tuple[int, ...], list[int]]:
+    """What is called at ``STEPS``, where the tokens are alike and no chunk is longer, as none is
+    than the ``largest`` option; otherwise at ``lengths``, which take long to count."""
+    if largest < STEPS[-1] and _alike(counted := called(STEPS)):
+        return STEPS, counted
+    return lengths, called(lengths)
 
 
 def _called(layer: nn.Module, lengths: Sequence[int], device: str) -> list[int]:
@@ -876,7 +887,7 @@ def _lengths(card: Card, variant: int, form: str) -> tuple[int, ...]:
 
     Loops, dense masks and stored tables would take too long there.
     """
-    largest = max((v for v in vars(chosen(card, variant)).values() if type(v) is int), default=0)
+    largest = _largest_option(card, variant)
     if "max_len" in variants(card)[variant]:
         longest = variants(card)[variant]["max_len"]
         return longest // 4, longest // 2, longest
@@ -888,6 +899,11 @@ def _lengths(card: Card, variant: int, form: str) -> tuple[int, ...]:
     if form == "blocked":
         return SOME if largest > 16 else BLOCKS
     return SOME if largest > 64 and form in ("tiled", "chunked") else FEW
+
+
+def _largest_option(card: Card, variant: int) -> int:
+    """The largest of its whole numbers: tiles and chunks are at most as long."""
+    return max((v for v in vars(chosen(card, variant)).values() if type(v) is int), default=0)
 
 
 def _needs_capacity(card: Card, variant: int) -> bool:
