@@ -48,6 +48,7 @@ from attnlab.systems.vlmo_training import VLMoTraining
 from attnlab.tasks.captions import Captions
 
 TASK = Captions(patch=8)
+STEPS, LONGER = 1000, 4000
 UNSEEN = 500
 NEAREST = 10
 SIZES: dict[str, Any] = {
@@ -115,9 +116,13 @@ def better(scores: Tensor) -> float:
 
 
 GRID = Grid(
-    arms={"shared": Arm(TASK), "attention apart": Arm(TASK, model={"shared": False})},
+    arms={
+        "shared": Arm(TASK),
+        "attention apart": Arm(TASK, model={"shared": False}),
+        "shared, longer": Arm(TASK, steps=LONGER),
+    },
     score=score,
-    steps=1000,
+    steps=STEPS,
     training={
         "batch_size": 32,
         "learning_rate": 3e-3,
