@@ -49,13 +49,15 @@ def test_stored_rows_say_what_the_docstring_tells():
     found = {
         (arm, what): torch.tensor([rows[f"{arm}, {what}, seed {seed}"] for seed in GRID.seeds])
         for arm in GRID.arms
-        for what in {name.split(", ")[1] for name in rows}
+        for what in {name.split(", ")[-2] for name in rows}
     }
-    shared, control = GRID.arms
+    shared, control, longer = GRID.arms
     told = " ".join(experiment.__doc__.split())
     for name, x in (
         ("in {:.1f} % of the scenes, the dual", found[shared, "order together"]),
         ("the dual encoder in {:.1f} %,", found[shared, "order apart"]),
+        ("together finds the order in {:.1f} % of the scenes", found[longer, "order together"]),
+        ("of the scenes and apart in {:.1f} %,", found[longer, "order apart"]),
     ):
         assert name.format(x.mean()) in told
     for name, more, less in (
@@ -65,6 +67,10 @@ def test_stored_rows_say_what_the_docstring_tells():
          (control, "order apart"), (control, "order together")),
         ("together {:.1f} points ({:.1f}) less often than the control",
          (control, "order together"), (shared, "order together")),
+        ("%, a difference of {:.1f} points ({:.1f}), and retrieval",
+         (longer, "order together"), (longer, "order apart")),
+        ("retrieval is {:.1f} points ({:.1f}) worse together",
+         (longer, "retrieval apart"), (longer, "retrieval together")),
         ("in both arms, by {:.1f} points ({:.1f})",
          (shared, "retrieval apart"), (shared, "retrieval together")),
         ("and by {:.1f} ({:.1f}).", (control, "retrieval apart"), (control, "retrieval together")),
@@ -72,4 +78,5 @@ def test_stored_rows_say_what_the_docstring_tells():
          (shared, "retrieval apart"), (control, "retrieval apart")),
     ):  # fmt: skip
         gain = found[more] - found[less]
-        assert name.format(gain.mean(), gain.std() / len(gain) ** 0.5) in told
+        mean = round(gain.mean().item(), 1) + 0.0  # and not -0.0
+        assert name.format(mean, gain.std() / len(gain) ** 0.5) in told
