@@ -10,7 +10,7 @@ from attnlab_widgets.survey.gains import times
 
 _WIDE, _TOP, _ROWS, _MARGIN = 900, 66, 660, 20
 _PAGE = 250  # the column of the page
-_MOST = 30  # rows of a picture that is sharp within the bytes of a still
+_MOST = 28  # rows of a picture that is sharp within the bytes of a still
 _COLUMNS = {
     "mechanism": 0, "year": 240, "family": 280, "claims": 358, "formula": 442, "counted": 500,
     "measured": 560, "compiled": 674, "decodes": 766, "lesson": 822,
