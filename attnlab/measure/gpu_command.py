@@ -2,18 +2,20 @@
 
 A sweep (`attnlab.measure.sweep`) of all forms but `naive`, beside fused full attention, which is
 PyTorch's kernel, and beside FlexAttention, flash-attn and fla where they can be imported. To what a
-sweep says it adds how many operations both passes start, and the share of the GPU's peak rate.
+sweep says it adds how many operations both passes start, and the share of the GPU's peak rate: rows
+of the same file, of the pass `started`. `attnlab.survey(gpu=FILE)` shows all of it in a table.
 """
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import torch
 
 from attnlab import catalog
+from attnlab.core.files import Unwritten
 from attnlab.core.tracing import as_on_an_accelerator
 from attnlab.measure import summary, sweep_command
 from attnlab.measure.command import at_least_one
@@ -21,15 +23,17 @@ from attnlab.measure.count import count
 from attnlab.measure.gpu_peers import GPU_PEERS
 from attnlab.measure.peak_rates import peak_rates
 from attnlab.measure.report import grid, machine
+from attnlab.measure.rows import STARTED, Row, append
 from attnlab.measure.subject import Subject, subject
-from attnlab.measure.sweep import Entry, Plan
+from attnlab.measure.sweep import Entry, Plan, empty_row, identity
 
 LENGTHS = (1024, 2048, 4096, 8192, 16384, 32768)
 COUNTED = (512, 2048)  # tokens at which launches are counted
 _DESCRIPTION = """Time every form of every mechanism on a GPU, beside PyTorch's fused attention,
 FlexAttention, flash-attn and fla where they are installed; say exponents, from which length on a
 form is faster, the operations started and the share of the peak rate. With --json an interrupted
-run goes on where it stopped; `python -m attnlab_widgets.survey --picture` draws what it wrote."""
+run goes on where it stopped; attnlab.survey(gpu=FILE) shows what it wrote as a table, and
+`python -m attnlab_widgets.survey --picture` draws it."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -61,10 +65,20 @@ def main(arguments: Sequence[str]) -> int:
     code, rows = sweep_command.run(plan, options.json)
     if code == 2:
         return code
+    try:
+        for row in started(plan, rows):
+            rows.append(row)
+            if options.json:
+                append(options.json, row)
+    except KeyboardInterrupt:
+        code = 130
+    except Unwritten as error:
+        print(f"{error}; run again to go on", file=sys.stderr)
+        return 2
     mine = {(each["mechanism"], each["peer"]) for each in (e.key() for e in plan.entries)}
     rows = [row for row in rows if (row["mechanism"], row["peer"]) in mine]
     print("\n" + summary.table(summary.summaries(rows)))
-    print("\n" + _starts(plan.entries, rows, _peak(plan)))
+    print("\n" + _starts(rows))
     return code
 
 
@@ -120,41 +134,73 @@ def launches(one: Subject, n: int) -> int:
         return count(lambda y: layer(y, **told), x, backward=True).operations
 
 
-def _starts(entries: Iterable[Entry], rows: Sequence[Mapping[str, Any]], peak: float) -> str:
-    """A table: operations started at two lengths, and the share of the peak at the longest."""
-    shares = dict(_shares(rows, peak))
-    lines = []
-    for entry in entries:
-        if entry.peer is None:
-            one = entry.subject
+def started(plan: Plan, known: Sequence[Row]) -> Iterator[Row]:
+    """A row for each form and each length of COUNTED that `known` does not have: `operations`, or
+    the reason why they are not counted, and `peak`, the FLOPs per second of this machine."""
+    done = {identity(row) for row in known if row["pass"] == STARTED}
+    peaks: list[float] = []
+    for entry in plan.entries:
+        for n in COUNTED:
+            row = entry.key() | {"n": n, "pass": STARTED} | empty_row() | plan.common()
+            if entry.peer is not None or identity(row) in done:
+                continue
+            peaks = peaks or [_peak(plan)]  # a second of work, not done where all is known
             try:
-                started = [f"{launches(one, n):,}" for n in COUNTED]
-            except (ValueError, RuntimeError, NotImplementedError):
-                started = ["not counted"] * len(COUNTED)  # structures are read
-            share = shares.get((one.mechanism, one.form))
-            lines.append((
-                one.label, *started, "" if share is None else f"{share[1]:.1%}",
-                "" if share is None else f"{share[0]:,}",
-            ))  # fmt: skip
+                operations, reason = launches(entry.subject, n), None
+            except (ValueError, RuntimeError, NotImplementedError) as error:  # reads structures
+                why = f"{error}".strip().splitlines() or [type(error).__name__]
+                operations, reason = None, f"not counted: {why[0]}"
+            yield row | {"operations": operations, "reason": reason, "peak": peaks[0]}
+
+
+class Started(NamedTuple):
+    """What a form starts and reaches on a machine.
+
+    operations: by length, None where they are not counted. share: of `peak` (FLOPs per second), by
+    the forward pass at n tokens, the longest that was timed and counted; None where none was.
+    """
+
+    operations: dict[int, int | None]
+    share: float | None
+    n: int | None
+    peak: float
+
+
+def starts(rows: Iterable[Row]) -> dict[str, Started]:
+    """By the name of each layer (``summary.name``), what rows of the pass `started` say of it."""
+    rows = list(rows)
+    flops = {
+        (summary.name(row), row["n"]): row["flops"]
+        for row in rows if row["pass"] == "counted" and row["reason"] is None
+    }  # fmt: skip
+    timed: dict[str, list[tuple[int, float]]] = {}
+    for row in rows:
+        about = summary.name(row)
+        if row["pass"] == "forward" and row["seconds"] and (about, row["n"]) in flops:
+            rate = flops[about, row["n"]] / row["median"]
+            timed.setdefault(about, []).append((row["n"], rate))
+    found: dict[str, Started] = {}
+    for row in rows:
+        if row["pass"] == STARTED:
+            about = summary.name(row)
+            n, rate = max(timed.get(about, [(None, None)]))
+            share = None if rate is None else rate / row["peak"]
+            one = found.setdefault(about, Started({}, share, n, row["peak"]))
+            one.operations[row["n"]] = row["operations"]
+    return found
+
+
+def _starts(rows: Iterable[Row]) -> str:
+    """A table: operations started at two lengths, and the share of the peak at the longest."""
+    found = starts(rows)
+    lines = []
+    for name, one in found.items():
+        counts = [one.operations.get(n) for n in COUNTED]
+        reached = ("", "") if one.share is None else (f"{one.share:.1%}", f"{one.n:,}")
+        lines.append((name, *("not counted" if x is None else f"{x:,}" for x in counts), *reached))
     headings = ("layer", *(f"started at {n:,}" for n in COUNTED), "of the peak", "at n =")
+    peak = max((one.peak for one in found.values()), default=0.0)
     return (
         grid(headings, lines, (False, True, True, True, True))
         + f"\nPeak: {peak / 1e12:,.2f} TFLOPs per second, a large product in the same precision."
     )
-
-
-def _shares(
-    rows: Iterable[Mapping[str, Any]], peak: float
-) -> Iterator[tuple[tuple[str, str], tuple[int, float]]]:
-    """Mechanism and form → the longest length timed forward, and what share of the peak it ran at.
-
-    Rows come by length, so that the longest is the last."""
-    flops = {
-        (row["mechanism"], row["form"], row["n"]): row["flops"]
-        for row in rows if row["pass"] == "counted" and row["reason"] is None
-    }  # fmt: skip
-    for row in rows:
-        about = row["mechanism"], row["form"]
-        computed = flops.get((*about, row["n"]))
-        if row["pass"] == "forward" and row["seconds"] and computed and not row["peer"]:
-            yield about, (row["n"], computed / row["median"] / peak)

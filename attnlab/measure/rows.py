@@ -10,6 +10,8 @@ from typing import Any
 from attnlab.core.files import Unwritten, read_plain
 
 Row = dict[str, Any]
+STARTED = "started"
+"""The pass of rows that say how many operations both passes start (``gpu_command``)."""
 BEGIN = '{"mechanism": '  # of every row
 _TEXT, _NUMBERS = str | None, list | None
 KINDS: dict[str, Any] = {
@@ -51,6 +53,9 @@ def _is_whole(row: Any) -> bool:
     times = [*(row["seconds"] or ()), *(row["baseline_seconds"] or ())]
     times += [row.get("median")] if row["seconds"] else []
     counts = _COUNTED if row["pass"] == "counted" and row["reason"] is None else ()
+    if row["pass"] == STARTED:
+        counts = ("peak",) if row["reason"] else ("peak", "operations")
+        times += [row.get("peak")]
     positive = all(_is(each, int | float) and each > 0 for each in (row["n"], *times))
     return positive and all(_is(row.get(name), int | float) for name in counts)
 

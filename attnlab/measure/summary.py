@@ -11,6 +11,7 @@ import sympy
 from attnlab import catalog
 from attnlab.measure.count import exponent
 from attnlab.measure.fit import Crossover, Fit, crossover, fit, student
+from attnlab.measure.measured import PASSES
 from attnlab.measure.report import grid
 from attnlab.measure.sweep import OVERHEAD, SHORT, identity
 
@@ -62,7 +63,7 @@ def summaries(rows: Iterable[Row]) -> list[Summary]:
     found = []
     for group in groups.values():
         counted = _latest(row for row in group if row["pass"] == "counted")
-        for which in dict.fromkeys(row["pass"] for row in group if row["pass"] != "counted"):
+        for which in dict.fromkeys(row["pass"] for row in group if row["pass"] in PASSES):
             timed = _latest(row for row in group if row["pass"] == which)
             found.append(_summary(timed, counted, which))
     return found

@@ -160,12 +160,9 @@ class _Run:
 
     def row(self, entry: Entry, n: int, which: str, **found: Any) -> Row:
         """One row with all its fields; `reason` says in a sentence why a figure is missing."""
-        empty: Row = dict.fromkeys(
-            ("seconds", "median", "low", "high", "user", "system", "baseline_seconds",
-             "peak_bytes", "reason")
-        )  # fmt: skip
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        return entry.key() | {"n": n, "pass": which} | empty | found | self.common | {"date": now}
+        about = entry.key() | {"n": n, "pass": which} | empty_row()
+        return about | found | self.common | {"date": now}
 
     def fresh(self, entry: Entry, n: int, which: str) -> bool:
         return identity(self.row(entry, n, which)) not in self.done
@@ -310,6 +307,14 @@ class _Run:
     def peak(self, call: Callable[[], object], n: int, median: float) -> int | None:
         """Bytes allocated at most, where one more call takes less than half of a share."""
         return allocated(call, self.plan.device) if median < self.share(n) / 2 else None
+
+
+def empty_row() -> Row:
+    """The fields of a row that was not measured."""
+    return dict.fromkeys(
+        ("seconds", "median", "low", "high", "user", "system", "baseline_seconds", "peak_bytes",
+         "reason")
+    )  # fmt: skip
 
 
 def _weight(n: int) -> float:

@@ -12,7 +12,7 @@ from attnlab.measure.subject import subject
 SMALL = ["--device", "cpu", "--dtype", "float32", "--dim", "16", "--heads", "2", "--threads", "1"]
 
 
-def test_every_form_is_timed(tmp_path, capsys):
+def test_every_form_is_timed(tmp_path, capsys, monkeypatch):
     rows = tmp_path / "gpu.jsonl"
     asked = ["gpu", "full", "deltanet", *SMALL, "--lengths", "32", "64"]
     assert main([*asked, "--json", str(rows)]) == 0
@@ -22,8 +22,29 @@ def test_every_form_is_timed(tmp_path, capsys):
     assert "started at 2,048" in shown
     assert "TFLOPs per second" in shown
     before = read(rows)
+    found = gpu_command.starts(before)
+    for name in ("full (fused)", "deltanet (chunked), causal"):
+        one, form = found[name], name.partition("(")[2].partition(")")[0]
+        mechanism = name.partition(" ")[0]
+        told = subject(mechanism, form=form, dim=16, heads=2)
+        assert one.operations == {n: gpu_command.launches(told, n) for n in gpu_command.COUNTED}
+        assert one.n == 64
+        flops, seconds = (
+            next(
+                row[what] for row in before
+                if (row["mechanism"], row["form"], row["pass"], row["n"]) == (
+                    mechanism, form, which, 64,
+                )
+            )
+            for what, which in (("flops", "counted"), ("median", "forward"))
+        )  # fmt: skip
+        assert one.share == pytest.approx(flops / seconds / one.peak)
+        assert f"{one.share:.1%}" in shown
+    monkeypatch.setattr(gpu_command, "launches", None)
+    monkeypatch.setattr(gpu_command, "_peak", None)
     assert main([*asked, "--json", str(rows)]) == 0
-    assert read(rows) == before  # nothing is measured twice
+    assert read(rows) == before  # nothing is measured or counted twice
+    assert capsys.readouterr().out.split("layer ")[2] == shown.split("layer ")[2]
 
 
 def test_a_machine_without_an_accelerator_is_told(monkeypatch, capsys):
@@ -41,6 +62,21 @@ def test_a_device_that_cannot_be_used_is_told(capsys):
 def test_a_name_that_is_unknown_is_told(capsys):
     assert main(["gpu", "ful", "--device", "cpu"]) == 2
     assert "'full'" in capsys.readouterr().err
+
+
+def test_what_cannot_be_counted_says_why(monkeypatch, tmp_path, capsys):
+    def refuses(one, n):
+        raise ValueError("a sentence\nand more")
+
+    monkeypatch.setattr(gpu_command, "launches", refuses)
+    rows = tmp_path / "gpu.jsonl"
+    assert main(["gpu", "full", *SMALL, "--lengths", "32", "--json", str(rows)]) == 0
+    told = [row for row in read(rows) if row["pass"] == "started"]
+    assert [row["n"] for row in told] == [*gpu_command.COUNTED]
+    assert {(row["operations"], row["reason"]) for row in told} == {
+        (None, "not counted: a sentence")
+    }
+    assert capsys.readouterr().out.count("not counted") == 2
 
 
 def test_launches_of_a_loop_grow_with_its_tokens_and_those_of_chunks_do_not():

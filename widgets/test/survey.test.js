@@ -1,12 +1,23 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
-import { arranged, arrangedParts, power, times, within } from "../attnlab_widgets/survey/rows.js";
+import { arranged, arrangedForms, arrangedParts, formCells, power, times, within } from "../attnlab_widgets/survey/rows.js";
 
 const { rows, cases } = JSON.parse(readFileSync(new URL("survey.json", import.meta.url)));
 
 test("rows are filtered and sorted as in Python", () => {
   for (const [chosen, names] of cases) assert.deepEqual(arranged(rows, chosen).map(({ name }) => name), names);
+});
+
+const timed = JSON.parse(readFileSync(new URL("forms.json", import.meta.url)));
+
+test("forms that were timed on a GPU are filtered, sorted and told as in Python", () => {
+  for (const [chosen, names] of timed.cases) assert.deepEqual(arrangedForms(timed.rows, chosen).map(({ name }) => name), names);
+  assert.deepEqual(timed.rows.map(formCells), timed.cells);
+});
+
+test("an order of the forms leaves the mechanisms as they are", () => {
+  assert.deepEqual(arranged(rows, { order: "share", down: true, family: "", search: "" }).map(({ name }) => name), rows.map(({ name }) => name));
 });
 
 test("rows without a value come last, whatever the direction", () => {

@@ -3,6 +3,7 @@ counting and by the clock, and whether it decodes.
 
     table = attnlab.survey()
     table.add("block means", BlockMeans, claims="n√n")  # a mechanism of your own
+    attnlab.survey(gpu="gpu.jsonl")  # and what ``python -m attnlab.measure gpu`` wrote elsewhere
 
 The table of "Efficient Transformers: A Survey" (Tay et al., arXiv:2009.06732) lists what papers
 state. Here every number comes from the catalogue: FLOPs are counted, times are those that
@@ -43,7 +44,7 @@ from attnlab_widgets import cost_formulas
 from attnlab_widgets.background import Throttled
 from attnlab_widgets.base import STATIC, BaseWidget, Choice
 from attnlab_widgets.card_maps import links
-from attnlab_widgets.survey import gains, parts
+from attnlab_widgets.survey import gains, on_a_gpu, parts
 from attnlab_widgets.survey.beside import beside_full_attention
 from attnlab_widgets.survey.picture import picture
 from attnlab_widgets.wall.around import SHELVES
@@ -54,7 +55,12 @@ DIM, WIDE = 256, 4
 COUNTED = (1024, 2048, 4096, 8192)
 TIMED = (512, 1024, 2048, 4096)
 ROUNDS = 3
-ORDERS = ("name", "year", "family", "claimed", "counted", "measured", "compiled", "decodes")
+ORDERS = (
+    "name", "year", "family", "claimed", "counted", "measured", "compiled", "decodes",
+    *on_a_gpu.ONLY,
+)  # fmt: skip
+GPU = "gpu"
+"""The shelf of the forms that were timed on a GPU."""
 YOURS = "yours"
 """The family of the mechanisms that a reader has added."""
 
@@ -79,6 +85,11 @@ class Survey(BaseWidget):
     ``time`` times it too, in the background; ``wait`` waits for both. ``add`` gives a mechanism of
     your own a row, which is counted and tried like all others.
 
+    ``gpu`` names a file of ``python -m attnlab.measure gpu --json FILE``. With it there is a shelf
+    "gpu" more, and the orders "forward", "both" and "share": ``forms`` are its rows, the times of
+    every form on that device with its exponent beside the CPU's, from where on it is faster than
+    fused full attention, the operations that both passes start, and the share of the device's peak.
+
     Exponents are powers of n: counted from FLOPs of the mixing at n = 1,024 to 8,192, measured
     from times of the whole layer, projections included, at 512 to 4,096; width 256, 4 heads.
     Compiled: how many times as fast ``torch.compile`` makes the layer on a CPU.
@@ -90,17 +101,26 @@ class Survey(BaseWidget):
     down = traitlets.Bool(False).tag(sync=True)
     family = traitlets.Unicode("").tag(sync=True)
     search = traitlets.Unicode("").tag(sync=True)
-    shelf = Choice(SHELVES, "mechanisms").tag(sync=True)
+    shelf = Choice((*SHELVES, GPU), "mechanisms").tag(sync=True)
     _parts: Any = traitlets.List().tag(sync=True)
     _rows: Any = traitlets.List().tag(sync=True)
     _busy: Any = traitlets.List().tag(sync=True)
     _machine = traitlets.Unicode("").tag(sync=True)
     _compiled_on = traitlets.Unicode("").tag(sync=True)
+    _forms: Any = traitlets.List().tag(sync=True)
+    _device = traitlets.Unicode("").tag(sync=True)
+    _timed_on = traitlets.Unicode("").tag(sync=True)
     _live = traitlets.Bool(True).tag(sync=True)
 
-    def __init__(self, *, theme: str = "auto") -> None:
+    def __init__(self, *, gpu: str | Path | None = None, theme: str = "auto") -> None:
         stored = _stored()
-        super().__init__(_machine=stored["machine"], _compiled_on=gains.machine(), theme=theme)
+        forms, device, timed_on = [], "", ""
+        if gpu is not None:
+            forms, device, timed_on = on_a_gpu.of_file(gpu, stored["rows"])
+        super().__init__(
+            _machine=stored["machine"], _compiled_on=gains.machine(), theme=theme,
+            _forms=forms, _device=device, _timed_on=timed_on,
+        )  # fmt: skip
         self._own: dict[str, Own] = {}
         self._asked: SimpleQueue[tuple[str, str]] = SimpleQueue()
         self._worker = Throttled(self._work, 0)
@@ -122,6 +142,18 @@ class Survey(BaseWidget):
 
         What is still being counted is None; ``wait`` first."""
         return [dict(row) for row in self._rows]
+
+    @property
+    def forms(self) -> list[dict[str, Any]]:
+        """The rows of the file that ``gpu`` named, as dicts; none where no file was given.
+
+        name, mechanism, title, family, year; cpu and measured (the exponents of the forward pass
+        there and on the device, with their intervals), forward and both (seconds, at forward_n and
+        both_n tokens, the longest that were timed), beside (from where on it is faster than fused
+        full attention, both passes), starts (pairs of a length and the operations that both passes
+        start), share (of the peak rate, forward, at share_n tokens), because and unfitted (why
+        times or the exponent are missing)."""
+        return [dict(row) for row in self._forms]
 
     def add(self, name: str, build: Callable[..., nn.Module], *, claims: str = "n") -> None:
         """Give a mechanism of your own a row, and count and try it in the background.
@@ -160,9 +192,20 @@ class Survey(BaseWidget):
         """Wait until what was asked for is checked; False if that took longer than ``timeout``."""
         return self._worker.settle(timeout)
 
+    @traitlets.validate("shelf", "order")
+    def _needs_a_file(self, proposal: Any) -> str:
+        """What stands in the rows of a GPU can be chosen only where such rows are."""
+        name, value = proposal["trait"].name, str(proposal["value"])
+        if value in (GPU, *on_a_gpu.ONLY) and not self._forms:
+            raise traitlets.TraitError(
+                f"{name}={value!r} is for the times of a GPU, and this table was given none: "
+                "survey(gpu=FILE), with what `python -m attnlab.measure gpu --json FILE` wrote"
+            )
+        return value
+
     def _tell_parts(self) -> None:
         """Fill the rows of the other shelves, once somebody looks at one."""
-        if self.shelf != "mechanisms" and not self._parts:
+        if self.shelf not in ("mechanisms", GPU) and not self._parts:
             self._parts = parts.rows()
 
     def close(self) -> None:
@@ -172,6 +215,11 @@ class Survey(BaseWidget):
 
     def description(self) -> str:
         """What is seen, in sentences."""
+        if self.shelf == GPU:
+            return (
+                f"{len(self.shown())} forms and kernels of other packages as they were timed on "
+                f"{self._timed_on}."
+            )
         if self.shelf != "mechanisms":
             pages = len(self.shown())
             what = "page with what its card claims" if pages == 1 else "pages with what they claim"
@@ -188,6 +236,8 @@ class Survey(BaseWidget):
 
     def shown(self) -> list[dict[str, Any]]:
         """The rows that pass the filter, in order, as ``arranged`` of ``rows.js``."""
+        if self.shelf == GPU:
+            return on_a_gpu.shown(self._forms, self)
         if self.shelf != "mechanisms":
             return parts.shown(self._parts, self)
         words = self.search.casefold()
@@ -197,6 +247,8 @@ class Survey(BaseWidget):
             if self.family in ("", row["family"])
             and words in f"{row['title']} {row['name']}".casefold()
         ]
+        if self.order in on_a_gpu.ONLY:
+            return kept
         found = [row for row in kept if row[_KEYS[self.order]] is not None]
         rest = [row for row in kept if row[_KEYS[self.order]] is None]
         found.sort(key=lambda row: _sortable(row[_KEYS[self.order]]), reverse=self.down)
@@ -250,9 +302,13 @@ def _sortable(value: Any) -> Any:
     return value.casefold() if isinstance(value, str) else value
 
 
-def survey(*, theme: str = "auto") -> Survey:
-    """Every mechanism with its claimed, counted and measured cost; see ``Survey``."""
-    return Survey(theme=theme)
+def survey(*, gpu: str | Path | None = None, theme: str = "auto") -> Survey:
+    """Every mechanism with its claimed, counted and measured cost; see ``Survey``.
+
+    gpu: a file that ``python -m attnlab.measure gpu --json FILE`` wrote, on whatever machine; its
+        rows are one more table. Raises ValueError, with the reason, where it holds none.
+    """
+    return Survey(gpu=gpu, theme=theme)
 
 
 _NOTHING = dict.fromkeys(("counted", "measured", "interval", "decodes"), None) | {

@@ -6,6 +6,7 @@ from typing import Any
 from attnlab.catalog import TITLES
 from attnlab.figures.drawing import Drawing
 from attnlab.figures.theme import THEMES, Theme
+from attnlab_widgets.survey import on_a_gpu
 from attnlab_widgets.survey.gains import times
 
 _WIDE, _TOP, _ROWS, _MARGIN = 900, 66, 660, 20
@@ -20,6 +21,8 @@ _COLUMNS = {
 def picture(survey: Any) -> Drawing:
     """The table; under it, on what machine the times were taken."""
     theme = THEMES[survey.theme]
+    if survey.shelf == "gpu":
+        return _of_forms(survey, theme)
     if survey.shelf != "mechanisms":
         return _of_parts(survey, theme)
     rows = survey.shown()[:_MOST]
@@ -41,6 +44,42 @@ def picture(survey: Any) -> Drawing:
     note += f" Times: {survey._machine}." if survey._machine else ""
     drawing.text(note, _MARGIN, _TOP + row_high * len(rows) + 16, size=11, quiet=True)
     return drawing
+
+
+_FORM_WIDE = 1000
+_FORM_COLUMNS = {
+    "form": (0, 30), "on the CPU": (176, 21), "on the device": (300, 21), "forward": (424, 20),
+    "both passes": (536, 20), "beside SDPA": (648, 24), "kernels": (794, 17),
+    "of the peak": (890, 8),
+}  # fmt: skip
+"""Where each column begins, and how many letters it holds."""
+
+
+def _of_forms(survey: Any, theme: Theme) -> Drawing:
+    """The forms as they were timed on a GPU."""
+    rows = survey.shown()[:_MOST]
+    left = len(survey.shown()) - len(rows)
+    drawing = Drawing(_FORM_WIDE, _TOP + 19 * len(rows) + 40, theme)
+    title = f"Every form on {survey._device}, its exponent beside the CPU's"
+    drawing.text(_short(title, 110), _MARGIN, 24, bold=True, size=14)
+    for name, (x, _) in _FORM_COLUMNS.items():
+        drawing.text(name, _MARGIN + x, _TOP - 14, size=11, bold=True)
+    for at, row in enumerate(rows):
+        y = _TOP + 19 * at
+        drawing.line([(_MARGIN, y - 1.5), (_FORM_WIDE - _MARGIN, y - 1.5)], theme.grid)
+        for (x, letters), cell in zip(_FORM_COLUMNS.values(), _told(row), strict=True):
+            drawing.text(_short(cell, letters), _MARGIN + x, y + 8, size=11)
+    note = f"And {left} more. " * bool(left) + f"{survey._timed_on}. Exponents of n, forward."
+    drawing.text(note, _MARGIN, _TOP + 19 * len(rows) + 16, size=11, quiet=True)
+    return drawing
+
+
+def _told(row: dict[str, Any]) -> list[str]:
+    """The cells of a form; of where it is faster the first words, without the interval."""
+    cells = on_a_gpu.cells(row)
+    at = [*_FORM_COLUMNS].index("beside SDPA")
+    cells[at] = cells[at].partition(" (")[0].partition(", ")[0]
+    return cells
 
 
 def _of_parts(survey: Any, theme: Theme) -> Drawing:

@@ -1,16 +1,29 @@
 // The survey's rows: their order and filter, the mirror of `shown` in __init__.py, and no DOM.
 
 const KEYS = { name: "title", claimed: "formula" };
+const OF_FORMS = ["forward", "both", "share"];
 const sortable = (value) => (typeof value === "string" ? value.toLowerCase() : Number(value));
 
 /** The rows that pass the filter, in order; those without a value come last. */
 export function arranged(rows, { order, down, family, search }) {
   const key = KEYS[order] ?? order;
+  const known = !OF_FORMS.includes(order);
   const words = search.toLowerCase();
   const kept = rows.filter((row) => ["", row.family].includes(family) && `${row.title} ${row.name}`.toLowerCase().includes(words));
+  return known ? sorted(kept, key, down) : kept;
+}
+
+function sorted(kept, key, down) {
   const [found, rest] = [kept.filter((row) => row[key] !== null), kept.filter((row) => row[key] === null)];
   const compare = (a, b) => (sortable(a[key]) < sortable(b[key]) ? -1 : Number(sortable(a[key]) > sortable(b[key])));
   return [...found.sort((a, b) => (down ? compare(b, a) : compare(a, b))), ...rest];
+}
+
+/** The forms that were timed on a GPU: the mirror of on_a_gpu.py. */
+export function arrangedForms(rows, { order, down, family, search }) {
+  const words = search.toLowerCase();
+  const kept = rows.filter((row) => ["", row.family].includes(family) && `${row.title} ${row.name}`.toLowerCase().includes(words));
+  return ["name", "measured", ...OF_FORMS].includes(order) ? sorted(kept, order, down) : kept;
 }
 
 /** The pages of one role of the other shelves: the mirror of parts.py. */
@@ -34,3 +47,21 @@ export function times(gain, quartiles) {
 
 /** An exponent with its interval. */
 export const within = (value, interval) => (value === null ? "–" : `${power(value)} (${interval.map(power).join(" to ")})`);
+
+const commas = (n) => String(n).replace(/\B(?=(\d{3})+$)/g, ",");
+const timeAt = (seconds, n) => (seconds === null ? "–" : `${Number((1e3 * seconds).toPrecision(3))} ms at ${commas(n)}`);
+const exponent = (value, interval) => (value === null ? "–" : value.toFixed(2) + (interval ? ` (${interval.map(power).join(" to ")})` : ""));
+
+/** A row of a GPU in words, the mirror of `cells` in on_a_gpu.py. */
+export function formCells(row) {
+  return [
+    row.name,
+    exponent(row.cpu, row.cpu_interval),
+    exponent(row.measured, row.interval),
+    timeAt(row.forward, row.forward_n),
+    timeAt(row.both, row.both_n),
+    row.beside || "–",
+    row.starts.map(([, count]) => (count === null ? "not counted" : commas(count))).join(" → ") || "–",
+    row.share === null ? "–" : `${(100 * row.share).toFixed(1)} %`,
+  ];
+}

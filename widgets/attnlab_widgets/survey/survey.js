@@ -2,13 +2,13 @@
 import barStyle from "#parts/bar.css";
 import base from "#parts/base.css";
 import style from "./survey.css";
-import { arranged, arrangedParts, power, times, within } from "./rows.js";
+import { arranged, arrangedForms, arrangedParts, formCells, power, times, within } from "./rows.js";
 import { bar } from "#parts/bar.js";
 import { button, choice, el, labelled } from "#parts/dom.js";
 import { live, viewOf } from "#parts/lifecycle.js";
 import { mountPage } from "#parts/page.js";
 
-const TRAITS = ["order", "down", "family", "search", "shelf", "_parts", "_rows", "_busy", "_machine", "_compiled_on", "_live"];
+const TRAITS = ["order", "down", "family", "search", "shelf", "_parts", "_rows", "_busy", "_machine", "_compiled_on", "_forms", "_device", "_timed_on", "_live"];
 const COLUMNS = [
   ["name", "mechanism", "Its page is linked"],
   ["year", "year", "Of the paper"],
@@ -22,6 +22,16 @@ const COLUMNS = [
   ["decodes", "decodes", "Whether its causal layer gives one token after another, tried out"],
   [null, "lesson", "Where it is taught"],
   [null, "check", "Count it again and try whether it decodes; time it"],
+];
+const FORM_COLUMNS = [
+  ["name", "form", "A form of a mechanism, or a kernel of another package"],
+  [null, "on the CPU", "The exponent of the time of its forward pass on the CPU, as in the table of mechanisms: of the fastest form alone"],
+  ["measured", "on the device", "The exponent of the time of its forward pass there, with its interval at 95 %"],
+  ["forward", "forward", "The time of the forward pass at the longest length that was timed"],
+  ["both", "both passes", "The time of the forward and backward pass at the longest length that was timed"],
+  [null, "beside fused full attention", "From which length on both passes are faster than those of PyTorch's fused full attention, in the same rounds"],
+  [null, "kernels started", "The operations that both passes start, views apart, at 512 and 2,048 tokens"],
+  ["share", "of the peak", "FLOPs per second of the forward pass, over those of a large product in the same precision"],
 ];
 const SHELVES = [["mechanisms", "mechanisms"], ["feed", "feed-forward layers"], ["join", "joins"], ["depth", "depth"], ["objective", "objectives"], ["compress", "compression"]];
 const HELP = `The table of "Efficient Transformers: A Survey" says what papers state. Here a row can be checked: its FLOPs are counted again, and its causal layer must give the first tokens the same outputs whatever follows them.
@@ -42,8 +52,10 @@ function render({ model, el: host }) {
     for (const [name, value] of Object.entries(changed)) model.set(name, value);
     model.save_changes();
   };
+  const sorting = (order, text, testid) => button({ class: "sv-sort", text, testid, onclick: () => set(get("order") === order ? { down: !get("down") } : { order, down: false }) });
   const family = choice("Family", "family", [], (value) => set({ family: value }));
-  const shelf = choice("Show", "shelf", SHELVES, (value) => set({ shelf: value }));
+  const timed = get("_forms").length ? [["gpu", `forms on ${get("_device")}`]] : [];
+  const shelf = choice("Show", "shelf", [...SHELVES, ...timed], (value) => set({ shelf: value }));
   const search = el("input", { type: "search", class: "sv-search", testid: "search", oninput: () => set({ search: search.value }) });
   const count = el("span", { class: "av-quiet", testid: "count", role: "status" });
   const { node } = bar({ frequent: [shelf.node, family.node, labelled("Find", search), count], help: HELP, label: "Which mechanisms" });
@@ -56,12 +68,15 @@ function render({ model, el: host }) {
   const partHead = el("tr");
   const partBody = el("tbody", { testid: "parts" });
   const parts = el("table", { hidden: true }, el("thead", {}, partHead), partBody);
-  const frame = el("div", { class: "sv-frame", tabindex: "0", role: "region", "aria-label": "The table" }, table, parts);
+  const formHeads = FORM_COLUMNS.map(([order, text, title]) => el("th", { scope: "col", title }, order ? sorting(order, text, `form-${order}`) : text));
+  const formBody = el("tbody", { testid: "forms" });
+  const forms = el("table", { hidden: true }, el("thead", {}, el("tr", {}, ...formHeads)), formBody);
+  const frame = el("div", { class: "sv-frame", tabindex: "0", role: "region", "aria-label": "The table" }, table, parts, forms);
   const said = el("p", { class: "sv-said", testid: "said", "aria-live": "polite" });
   const machine = el("p", { class: "av-quiet av-hint", testid: "machine" });
   root.append(el("style", { text: base + barStyle + style }), node, frame, said, machine);
   host.replaceChildren(root);
-  let [last, told] = [null, ""];
+  let [last, told, shown] = [null, "", "mechanisms"];
 
   function ask(kind, name) {
     [last, told] = [name, ""];
@@ -99,12 +114,10 @@ function render({ model, el: host }) {
     );
   }
 
-  const sorting = (order, text) => button({ class: "sv-sort", text, testid: `part-${order}`, onclick: () => set(get("order") === order ? { down: !get("down") } : { order, down: false }) });
-
   function drawParts(state) {
     const rows = arrangedParts([...state._parts], state);
     const labels = rows.length ? rows[0].claims.map(([label]) => label) : [];
-    const names = [sorting("name", "page"), sorting("year", "year"), ...labels, "forms", "lesson"];
+    const names = [sorting("name", "page", "part-name"), sorting("year", "year", "part-year"), ...labels, "forms", "lesson"];
     partHead.replaceChildren(...names.map((name) => el("th", { scope: "col" }, name)));
     partBody.replaceChildren(...rows.map((row) => el(
       "tr",
@@ -120,14 +133,57 @@ function render({ model, el: host }) {
     machine.textContent = "";
   }
 
+  function drawFamilies(state) {
+    const families = [...new Set(state._rows.map((row) => row.family))];
+    if (family.select.length !== families.length + 1) {
+      family.select.replaceChildren(...["", ...families].map((name) => el("option", { value: name, text: name || "all" })));
+    }
+    family.select.value = state.family;
+  }
+
+  function why(row, text, because) {
+    const tells = () => {
+      said.textContent = `${row.name}: ${because}.`;
+    };
+    return button({ class: "sv-tell av-quiet", text, title: because, "aria-label": `${row.name}, ${text}: why`, onclick: tells });
+  }
+
+  function formCell(row, text, at) {
+    if (at === 1 && row.unfitted) return why(row, "not fitted", row.unfitted);
+    return row.because && ((at === 2 && row.forward === null) || (at === 3 && row.both === null)) ? why(row, "not timed", row.because) : text;
+  }
+
+  function drawForms(state) {
+    const rows = arrangedForms([...state._forms], state);
+    FORM_COLUMNS.forEach(([order], at) => {
+      if (order === state.order) formHeads[at].setAttribute("aria-sort", state.down ? "descending" : "ascending");
+      else formHeads[at].removeAttribute("aria-sort");
+    });
+    formBody.replaceChildren(...rows.map((row) => {
+      const [name, ...cells] = formCells(row);
+      return el("tr", { "data-name": name }, el("th", { scope: "row", title: row.title, text: name }), ...cells.map((text, at) => el("td", { class: "sv-wraps" }, formCell(row, text, at))));
+    }));
+    count.textContent = `${rows.length} of ${state._forms.length} forms`;
+    machine.textContent = `${state._timed_on}. Exponents of n, forward; on the CPU: ${state._machine}.`;
+  }
+
   function draw() {
     const state = Object.fromEntries(TRAITS.map((name) => [name, get(name)]));
-    const others = state.shelf !== "mechanisms";
+    const onGpu = state.shelf === "gpu";
+    const others = state.shelf !== "mechanisms" && !onGpu;
     shelf.select.value = state.shelf;
+    if (shown !== state.shelf) said.textContent = onGpu ? "Each row is a form in the precision below the table. Choose “not timed” or “not fitted” to read why." : "";
+    shown = state.shelf;
+    forms.hidden = !onGpu;
     parts.hidden = !others;
-    table.hidden = others;
+    table.hidden = others || onGpu;
     family.node.hidden = others;
     if (search.value !== state.search) search.value = state.search;
+    drawFamilies(state);
+    if (onGpu) {
+      drawForms(state);
+      return;
+    }
     if (others) {
       drawParts(state);
       return;
@@ -140,11 +196,6 @@ function render({ model, el: host }) {
       if (order === state.order) heads[at].setAttribute("aria-sort", state.down ? "descending" : "ascending");
       else heads[at].removeAttribute("aria-sort");
     });
-    const families = [...new Set(state._rows.map((row) => row.family))];
-    if (family.select.length !== families.length + 1) {
-      family.select.replaceChildren(...["", ...families].map((name) => el("option", { value: name, text: name || "all" })));
-    }
-    family.select.value = state.family;
     count.textContent = `${rows.length} of ${state._rows.length} mechanisms`;
     const found = state._rows.find(({ name }) => name === last);
     if (told) said.textContent = told;
