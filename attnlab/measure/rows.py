@@ -52,7 +52,7 @@ def _is_whole(row: Any) -> bool:
         return False
     times = [*(row["seconds"] or ()), *(row["baseline_seconds"] or ())]
     times += [row.get("median")] if row["seconds"] else []
-    counts = _COUNTED if row["pass"] == "counted" and row["reason"] is None else ()
+    counts: tuple[str, ...] = _COUNTED if row["pass"] == "counted" and row["reason"] is None else ()
     if row["pass"] == STARTED:
         counts = ("peak",) if row["reason"] else ("peak", "operations")
         times += [row.get("peak")]

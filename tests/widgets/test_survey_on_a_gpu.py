@@ -22,7 +22,7 @@ from tests.widgets.stored import stored, write
 
 PRETENDED = "a pretended GPU"
 ASKED = [
-    "gpu", "full", "linear", "--device", "cpu", "--dtype", "float32", "--dim", "16", "--heads",
+    "gpu", "full", "multi_query", "--device", "cpu", "--dtype", "float32", "--dim", "16", "--heads",
     "2", "--threads", "1", "--lengths", "32", "64",
 ]  # fmt: skip
 CHOSEN: list[dict[str, Any]] = [
@@ -95,24 +95,28 @@ def test_every_form_of_the_file_has_a_row_with_the_device_and_the_cpus_exponent(
 ) -> None:
     found = survey(gpu=file)
     known = {row["name"]: row for row in found.forms}
-    assert list(known) == ["full (fused)", "linear (recurrent)", "linear (chunked)"]
-    cpu = json.loads(STORED.read_text())["rows"]["linear"]
-    last = known["linear (chunked)"]
+    assert list(known) == ["full (fused)", "multi_query (grouped)", "multi_query (fused)"]
+    cpu = json.loads(STORED.read_text())["rows"]["multi_query"]
+    last = known["multi_query (fused)"]
     assert (last["cpu"], last["cpu_interval"]) == (cpu["measured"], cpu["interval"])
-    assert known["linear (recurrent)"]["cpu"] is None, "only the last form was timed on the CPU"
+    assert known["multi_query (grouped)"]["cpu"] is None, "only the last form was timed on the CPU"
     for which in ("forward", "both"):
         (timed,) = [
             row for row in rows
-            if (row["form"], row["pass"], row["n"]) == ("chunked", which, 64)
+            if (row["mechanism"], row["form"], row["pass"], row["n"]) == (
+                "multi_query", "fused", which, 64,
+            )
         ]  # fmt: skip
         assert (last[which], last[f"{which}_n"]) == (timed["median"], 64)
     counted = [
-        [n, launches(subject("linear", form="chunked", dim=16, heads=2), n)] for n in COUNTED
+        [n, launches(subject("multi_query", form="fused", dim=16, heads=2), n)] for n in COUNTED
     ]
     assert last["starts"] == counted
     (flops,) = [
         row["flops"] for row in rows
-        if (row["form"], row["pass"], row["n"]) == ("chunked", "counted", 64)
+        if (row["mechanism"], row["form"], row["pass"], row["n"]) == (
+            "multi_query", "fused", "counted", 64,
+        )
     ]  # fmt: skip
     peak = rows[-1]["peak"]
     assert last["share"] == pytest.approx(flops / last["forward"] / peak)
@@ -127,7 +131,7 @@ def test_a_slower_form_is_said_to_be_so(rows: Rows, tmp_path: Path) -> None:
     """Times are made up here: the crossover and the exponent are those of the summary."""
 
     def timed(row: dict[str, Any]) -> dict[str, Any]:
-        if not row["seconds"] or row["form"] != "chunked":
+        if not row["seconds"] or row["mechanism"] != "multi_query":
             return row
         seconds = [1e-3 * row["n"] for _ in row["seconds"]]
         base = [1e-3 * row["n"] ** 2 / 48 for _ in row["seconds"]]

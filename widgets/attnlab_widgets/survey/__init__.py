@@ -114,7 +114,8 @@ class Survey(BaseWidget):
 
     def __init__(self, *, gpu: str | Path | None = None, theme: str = "auto") -> None:
         stored = _stored()
-        forms, device, timed_on = [], "", ""
+        forms: list[dict[str, Any]] = []
+        device = timed_on = ""
         if gpu is not None:
             forms, device, timed_on = on_a_gpu.of_file(gpu, stored["rows"])
         super().__init__(

@@ -21,7 +21,7 @@ ORDERS = {
 ONLY = tuple(order for order in ORDERS if order not in ("name", "measured"))
 """Of these, the orders that no other table of the survey has."""
 
-Row = Mapping[str, Any]
+Row = dict[str, Any]
 
 
 def of_file(path: str | Path, on_a_cpu: Mapping[str, Row]) -> tuple[list[dict[str, Any]], str, str]:
@@ -95,11 +95,9 @@ def _rows_of(rows: Sequence[Row], on_a_cpu: Mapping[str, Row]) -> list[dict[str,
             row["unfitted"] = _unfitted(one)
         if one.of == "both" and one.crossover:
             row["beside"] = one.crossover.sentence
-    for name, one in starts.items():
-        if name in found:
-            counts = sorted(one.operations.items())
-            found[name] |= {"starts": [[n, x] for n, x in counts], "share": one.share}
-            found[name]["share_n"] = one.n
+    for name, begun in starts.items():
+        counts = [[n, operations] for n, operations in sorted(begun.operations.items())]
+        found[name] |= {"starts": counts, "share": begun.share, "share_n": begun.n}
     return list(found.values())
 
 
