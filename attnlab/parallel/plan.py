@@ -194,12 +194,24 @@ def _stage(stage: int) -> int:
 # ---- what a device holds
 
 
-def states_held(numbers: int, devices: int = 1, stage: int = 0) -> float:
+class States(NamedTuple):
+    """Bytes on one device."""
+
+    weights: float
+    gradients: float
+    adam: float
+
+
+def held(numbers: int, devices: int = 1, stage: int = 0) -> States:
     """Bytes of weights, gradients and Adam's numbers on each device, of ``numbers`` parameters."""
     numbers, p = _whole(numbers, devices)
-    from_right = len(STATES) - _stage(stage)
-    whole, divided = sum(STATES[:from_right]), sum(STATES[from_right:])
-    return numbers * (whole + divided / p)
+    whole = len(STATES) - _stage(stage)
+    return States(*(numbers * x / (1 if i < whole else p) for i, x in enumerate(STATES)))
+
+
+def states_held(numbers: int, devices: int = 1, stage: int = 0) -> float:
+    """The three parts of ``held`` together."""
+    return sum(held(numbers, devices, stage))
 
 
 def activations_held(model: Model, n: int, *, parts: int = 1, layers: int, waiting: int) -> float:
@@ -211,6 +223,45 @@ def activations_held(model: Model, n: int, *, parts: int = 1, layers: int, waiti
     """
     inputs = BYTES * n * model.dim * layers * waiting
     return inputs + n * model.dim * (10 + 24 / parts)
+
+
+# ---- a product whose rows travel
+
+
+class Product(NamedTuple):
+    """Seconds of a product whose rows lie on several devices.
+
+    products, sends: of the one and of the other alone. apart: an all-gather and then one product.
+    together: each shard is multiplied while the next one travels (``steps.travelling_product``).
+    """
+
+    products: float
+    sends: float
+    apart: float
+    together: float
+
+
+def product(
+    rows: int, dim: int, columns: int, devices: int, *, flops: float, sent: float
+) -> Product:
+    """A floor of the time of x W, x: (rows, dim) divided by rows, W: (dim, columns) on a device.
+
+    flops: operations a second in the products of a shard. sent: bytes a second that a device sends.
+    The first shard is there; each other one travels while the one before it is multiplied, so that
+    a step takes the longer of the two. Raises ValueError for rows that cannot be divided.
+    """
+    given = {"rows": rows, "dim": dim, "columns": columns, "devices": devices}
+    for name, value in given.items():
+        check_integer(f"`{name}`", value, at_least=1)
+    for name, rate in {"flops": flops, "sent": sent}.items():
+        check_positive(name, rate)
+    if rows % devices:
+        raise ValueError(f"{rows} rows cannot be divided among {devices} devices")
+    shard = rows // devices
+    work, travel = 2 * shard * dim * columns / flops, BYTES * shard * dim / sent
+    products, sends = devices * work, (devices - 1) * travel
+    steps = (devices - 1) * max(work, travel)
+    return Product(products, sends, products + sends, steps + work)
 
 
 # ---- pipelines

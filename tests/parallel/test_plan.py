@@ -215,3 +215,35 @@ def test_what_cannot_be_planned_is_refused(call, error, sentence):
 
 def _plan(batch=8, **options):
     return plan(SMALL, CLUSTER, batch=batch, n=10, **options)
+
+
+def test_what_is_held_is_the_sum_of_its_parts_and_each_stage_divides_one_more():
+    parts = [plans.held(70, 7, stage) for stage in (0, 1, 2, 3)]
+    assert parts == [(140, 140, 840), (140, 140, 120), (140, 20, 120), (20, 20, 120)]
+    assert [states_held(70, 7, stage) for stage in (0, 1, 2, 3)] == [sum(each) for each in parts]
+
+
+@pytest.mark.parametrize(("sent", "hidden"), [(1e9, True), (1e4, False)])
+def test_a_product_whose_rows_travel_takes_as_long_as_its_steps_one_by_one(sent, hidden):
+    """The clock of one device: a shard is multiplied once it is there and it has the time."""
+    rows, dim, columns, p, flops = 15, 7, 11, 5, 1e6
+    found = plans.product(rows, dim, columns, p, flops=flops, sent=sent)
+    work, travel = 2 * 3 * dim * columns / flops, 2 * 3 * dim / sent
+    there = done = 0.0
+    for _ in range(p):
+        begins = max(there, done)
+        there, done = begins + travel, begins + work
+    assert found.together == pytest.approx(done)
+    assert found.apart == pytest.approx(2 * rows * dim * columns / flops + (p - 1) * travel)
+    assert (found.together == pytest.approx(found.products)) is hidden
+    assert found.together < found.apart
+    alone = plans.product(rows, dim, columns, 1, flops=flops, sent=sent)
+    assert (alone.sends, alone.apart) == (0, alone.together)
+
+
+def test_a_product_that_cannot_be_divided_is_refused():
+    with pytest.raises(ValueError, match="16 rows cannot be divided among 5 devices"):
+        plans.product(16, 7, 11, 5, flops=1.0, sent=1.0)
+    for wrong in ({"flops": 0.0}, {"sent": -1.0}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            plans.product(15, 7, 11, 5, **({"flops": 1.0, "sent": 1.0} | wrong))
