@@ -391,3 +391,68 @@ def test_the_rounding_is_explained(page, seen, tmp_path, expect):
         page.keyboard.press(key)
     expect(shown.get_by_test_id("readout")).to_contain_text("±")
     expect(shown.get_by_test_id("readout")).to_have_attribute("title", re.compile("8 bits"))
+
+
+# ---------------------------------------------------------------------------- who wrote it
+
+
+def followed(**options: Any) -> AttentionView:
+    """A model of random weights, and what it read: the parts of its scores are known."""
+    torch.manual_seed(2)
+    model = attnlab.TinyTransformer(N, dim=64, layers=3, heads=2, **options)
+    view = attnlab.view(model, torch.arange(N)[None])
+    view.layer, view.head, view.query = 2, 1, 9
+    return view
+
+
+@pytest.mark.parametrize("wide", [993, 390])
+def test_who_wrote_the_score_is_shown_for_every_key_of_the_pinned_query(
+    page, tmp_path, expect, wide
+):
+    view = followed()
+    values = np.frombuffer(view._origin_data, "<f4").reshape(2, -1, N)
+    shown = opened(page, view, tmp_path, wide)
+    shown.get_by_test_id("why").click()
+    shown.get_by_test_id("step-6").click()
+    for key in (3, 7):
+        shown.get_by_test_id("step-5").click()
+        shown.get_by_test_id(f"why-key-{key}").click()
+        shown.get_by_test_id("step-6").click()
+        table = shown.get_by_test_id("origins-table")
+        expect(table.get_by_role("columnheader", name="read at the key")).to_contain_text(f"{key}")
+        rows = table.evaluate(
+            "x => [...x.tBodies[0].rows].map(r => [...r.cells].map(c => c.innerText))"
+        )
+        found = np.array([[float(x.replace("−", "-")) for x in row[1:]] for row in rows])
+        np.testing.assert_allclose(found[-1], values[:, :, key].sum(1), atol=0.006)
+        np.testing.assert_allclose(found[:-1].sum(0), found[-1], atol=0.06)
+        said = numbers(shown.get_by_test_id("why-said").inner_text().replace("+", ""))
+        assert found[:-1, 0].max() in said
+        assert found[:-1, 1].max() in said
+    assert page.evaluate("document.documentElement.scrollWidth") <= wide + 2 * MARGIN
+
+
+def test_another_query_of_a_saved_page_leads_back_to_the_one_that_is_kept(page, tmp_path, expect):
+    shown = opened(page, followed(), tmp_path)
+    shown.get_by_test_id("word-12").click()
+    shown.get_by_test_id("why").click()
+    shown.get_by_test_id("step-6").click()
+    expect(shown.get_by_test_id("why-said")).to_contain_text("This page holds those of query 9")
+    expect(shown.get_by_test_id("origins-table")).to_have_count(0)
+    shown.get_by_test_id("origins-stored").click()
+    expect(shown.get_by_test_id("origins-table")).to_have_count(1)
+    expect(shown.get_by_test_id("why-panel")).to_contain_text("Why does query 9")
+
+
+def test_where_parts_are_not_known_there_is_a_sentence_and_no_step(page, seen, tmp_path, expect):
+    shown = opened(page, followed(positions="rotary"), tmp_path)
+    shown.get_by_test_id("why").click()
+    expect(shown.get_by_test_id("step-6")).to_be_hidden()
+    shown.get_by_test_id("step-2").click()
+    expect(shown.get_by_test_id("why-verdict")).to_contain_text("rotates queries and keys")
+    without = AttentionView(seen)
+    without.query = 9
+    shown = opened(page, without, tmp_path)
+    shown.get_by_test_id("why").click()
+    expect(shown.get_by_test_id("step-5")).to_be_visible()
+    expect(shown.get_by_test_id("step-6")).to_be_hidden()

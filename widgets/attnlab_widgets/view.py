@@ -20,6 +20,7 @@ from attnlab.lens.sources.patches import at_markers, checked_grid, side_by_side
 from attnlab.lens.sources.tokens import Found
 from attnlab.lens.sources.windows import watch_windows
 from attnlab.lens.watch import watch
+from attnlab.models.tiny import TinyTransformer
 from attnlab_widgets.attention_view import AttentionView
 
 
@@ -77,8 +78,20 @@ def view(
             image=shown,
             grid=given.grid if grid is None else grid,
             batch=batch,
+            **_model_of(model, given),
             theme=theme,
         )
+
+
+def _model_of(model: Any, given: Inputs) -> dict[str, Any]:
+    """The model and its inputs, where the view can ask it from what the scores come."""
+    known = isinstance(getattr(model, "_orig_mod", model), TinyTransformer)
+    more = dict(given.named)
+    tokens = more.pop("tokens", given.arguments[0] if given.arguments else None)
+    ids = isinstance(tokens, torch.Tensor) and tokens.ndim < 3 and not tokens.is_floating_point()
+    if not known or not ids or len(given.arguments) > 1:
+        return {}
+    return {"model": model, "inputs": {"tokens": tokens, **more}}
 
 
 def _with_image(

@@ -31,6 +31,7 @@ from attnlab.lens.sources.layers import (
 from attnlab.lens.sources.patches import Patch, Patches
 from attnlab.lens.sources.tokens import Found, Tokens
 from attnlab_widgets.attention_view import vectors as vectors
+from attnlab_widgets.attention_view.origins import Origins, origins_of
 from attnlab_widgets.attention_view.picture import draw
 from attnlab_widgets.base import STATIC, BaseWidget, Choice, as_trait_error, within
 from attnlab_widgets.quantization import MOST_TILES, block
@@ -62,6 +63,11 @@ class AttentionView(BaseWidget):
                        width) or a PIL image; tokens of patches are then places in it
     ``grid``           (rows, columns) of the patches of the image; found from the number of tokens
                        where they are its last ones, in reading order
+    ``model``          the model that was recorded (a dict of them for a dict of training steps):
+                       "Why?" then also says from which earlier outputs the scores of the pinned
+                       query come (``attnlab.lens.score_parts``), or why that is not known
+    ``inputs``         with ``model``, the tokens that it read, (n,) or (b, n), or a dict of its
+                       arguments
 
     What is chosen can be read and set from Python: ``layer``, ``head``; ``heads`` (others shown
     with it as lines); ``query`` and ``key`` (pinned, or None); ``threshold`` (a share of the
@@ -76,6 +82,8 @@ class AttentionView(BaseWidget):
 
     _recording = traitlets.Dict().tag(sync=True)
     _data = traitlets.Bytes().tag(sync=True)
+    _origins = traitlets.Dict().tag(sync=True)
+    _origin_data = traitlets.Bytes().tag(sync=True)
     layer = traitlets.Int(0).tag(sync=True)
     head = traitlets.Int(0).tag(sync=True)
     heads: Any = traitlets.List().tag(sync=True)
@@ -103,13 +111,17 @@ class AttentionView(BaseWidget):
         batch: int = 0,
         image: Any = None,
         grid: tuple[int, int] | None = None,
+        model: Any = None,
+        inputs: Any = None,
         theme: str = "auto",
     ) -> None:
         lists = _token_lists(tokens, source_tokens, image, grid)
         recording, data, self._records = _coded(source, lists, compare, names, batch)
+        self._from = origins_of(model, inputs, recording["steps"], recording["compared"], batch)
         super().__init__(_recording=recording, _data=data, theme=theme)
         self.on_msg(self._asked)
         self.step = len(recording["steps"]) - 1
+        self._follow_origins()
 
     def show(
         self,
@@ -122,13 +134,20 @@ class AttentionView(BaseWidget):
         batch: int = 0,
         image: Any = None,
         grid: tuple[int, int] | None = None,
+        model: Any = None,
+        inputs: Any = None,
     ) -> None:
         """Show another recording in the same view; what is chosen stays where it still exists."""
         lists = _token_lists(tokens, source_tokens, image, grid)
         coded = _coded(source, lists, compare, names, batch)
+        origins = origins_of(model, inputs, coded[0]["steps"], coded[0]["compared"], batch)
         with self.hold_sync():
+            self._from = None  # what is chosen changes before the model does
             self._recording, self._data, self._records = coded
             self._settle()
+            self._from = origins
+            self._origins, self._origin_data = {}, b""
+            self._follow_origins()
 
     def still(self) -> Drawing:
         """What is chosen: all heads, lines and matrix."""
@@ -146,6 +165,26 @@ class AttentionView(BaseWidget):
             self.send({**content, "said": found})
         else:
             self.send({**content, "header": found.header}, [found.data])
+
+    @traitlets.observe("layer", "head", "query", "key", "step")
+    def _follow_origins(self, _change: Any = None) -> None:
+        """From which earlier outputs the scores of the pinned query come, where that can be had."""
+        origins: Origins | None = getattr(self, "_from", None)
+        head_exists = self._exists(self.layer, self.head)
+        if origins is None or not head_exists or self.query is None:
+            return
+        if self.query >= self._recording["layers"][self.layer]["n"]:
+            return
+        place = [self.step, self.layer, self.head, self.query]
+        known = self._origins.get("keys")
+        if self._origins.get("place") == place and (known is None or self.key in (None, *known)):
+            return
+        found = origins.answer(self, self.query)
+        with self.hold_sync():
+            if isinstance(found, str):
+                self._origins, self._origin_data = {"place": place, "said": found}, b""
+            else:
+                self._origins, self._origin_data = found.header, found.data
 
     def _saved_state(self) -> dict[str, Any]:
         return {**super()._saved_state(), **vectors.saved(self._records)}

@@ -26,7 +26,7 @@ const ASIDE = 480; // and of two rows in half a cell, beside another view
 const PADDING = 12;
 const TRAITS = [
   "layer", "head", "heads", "query", "key", "threshold", "top_k", "hide_first",
-  "value_weighted", "step", "shown", "sort", "at_least", "panels", "bar",
+  "value_weighted", "step", "shown", "sort", "at_least", "panels", "bar", "_origins", "_origin_data",
 ];
 
 function render({ model, el: host }) {

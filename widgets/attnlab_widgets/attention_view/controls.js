@@ -9,7 +9,7 @@ const HELP = `Each row of a map is a query, each column a key: the brighter the 
 
 Click a head to choose it; Shift- or Ctrl-click adds others to the lines. The wider a line, the larger its weight. Point at a token or a cell to see what goes with it, click to pin it, Escape lets go.
 
-“Why?” follows the weights of one query step by step.
+“Why?” follows the weights of one query step by step. Where the view was given the model, a last step tells which earlier layers wrote what is read at the key and at the query: the parts of a score, which sum to it.
 
 In 0.412 ± 0.002 the second number is the most that storing each weight in 8 bits can have changed it.`;
 

@@ -2,6 +2,7 @@
 import { asBuffer, openLayer } from "#lib/quantization.js";
 import { difference, mapOf, maskPicture } from "#lib/maps.js";
 import { headName } from "#lib/words.js";
+import { openOrigins } from "./origins.js";
 import { openVectors } from "./steps.js";
 
 const PATIENCE = 5000; // milliseconds until a kernel that does not answer is given up
@@ -161,6 +162,13 @@ export class Store {
     }
     const { content, buffers } = await this.asked(place);
     return content.said ? { said: content.said } : openVectors(asBuffer(buffers[0]), { ...content.header, at: 0 }, n, m);
+  }
+
+  /** The parts of the scores of the query that Python asked the model about; {said}: why there are none; null without a model. */
+  get origins() {
+    const header = this.get("_origins");
+    if (!header?.place) return null;
+    return header.said ? header : openOrigins(asBuffer(this.get("_origin_data")), header, this.layers[header.place[1]].m);
   }
 
   /** What the kernel answers, or after a while that none does. */

@@ -3,9 +3,11 @@
 import { bitmap, button, el, hatchKey, plain, sized } from "#parts/dom.js";
 import { lookup, level, painted } from "#lib/colours.js";
 import { agreement, followed, output, products } from "./steps.js";
+import { written } from "./written.js";
 
 const SHOWN = 9; // keys, the strongest ones
-const STEPS = ["Multiply", "Sum and scale", "Bias and mask", "Softmax", "Weigh the values"];
+const STEPS = ["Multiply", "Sum and scale", "Bias and mask", "Softmax", "Weigh the values", "Who wrote it"];
+const WROTE = 5; // the last step, which needs the model and not the vectors
 
 const number = (value, digits = 3) => {
   if (value === -Infinity) return "−∞";
@@ -57,8 +59,12 @@ export function whyPanel(store, view) {
     opener?.focus({ preventScroll: true });
   }
 
+  /** The first and last step that can be shown. */
+  const ends = () => [vectors && !vectors.said ? 0 : WROTE, store.origins?.parts ? WROTE : WROTE - 1];
+
   function go(to) {
-    step = Math.max(0, Math.min(STEPS.length - 1, to));
+    const [first, last] = ends();
+    step = Math.max(first, Math.min(last, to));
     draw();
     if (document.activeElement?.disabled) node.focus({ preventScroll: true }); // keys are still heard
   }
@@ -80,17 +86,38 @@ export function whyPanel(store, view) {
     }
     title.replaceChildren(`Why does query ${query} `, word("q", query), ` attend to these keys? ${store.called(layer, head)}${store.recording.compared ? `, ${store.recording.names[store.which]}` : ""}`);
     pills.forEach((pill, at) => pill.setAttribute("aria-current", at === step ? "step" : "false"));
-    [back.disabled, next.disabled] = [step === 0, step === STEPS.length - 1];
     const missing = !vectors || vectors.said;
-    for (const part of [back, next, ...pills]) part.hidden = Boolean(missing);
-    if (missing) {
+    const [first, last] = ends();
+    if (step > last) step = 0;
+    if (missing && vectors && first <= last) step = WROTE; // all that can be shown
+    [back.disabled, next.disabled] = [step <= first, step >= last];
+    pills.forEach((pill, at) => (pill.hidden = at < first || at > last));
+    for (const part of [back, next]) part.hidden = first >= last;
+    if (missing && step !== WROTE) {
       said.textContent = vectors?.said ?? "Asking the kernel …";
       body.replaceChildren();
       verdict.textContent = "";
       return;
     }
-    explain(layer, head);
+    if (step === WROTE) wrote(layer, head, missing);
+    else explain(layer, head);
+    if (step === 1 && store.origins?.said) verdict.append(` ${store.origins.said}`);
   }
+
+  /** The last step: from which earlier outputs the score comes. */
+  function wrote(layer, head, missing) {
+    if (key === null || key >= store.shape.m) key = strongestOf(layer, head);
+    const found = written(store, word, query, key);
+    said.replaceChildren(...found.said);
+    body.replaceChildren(...(found.body ? [found.body] : []));
+    verdict.classList.remove("av-status");
+    verdict.textContent = missing ? `The other steps are not shown: ${vectors?.said ?? "their vectors are on their way."}` : "";
+  }
+
+  const strongestOf = (layer, head) => {
+    const map = store.recorded(layer, head);
+    return Array.from({ length: store.shape.m }, (_, j) => j).reduce((a, j) => ((map.value(query, j).w ?? 0) > (map.value(query, a).w ?? 0) ? j : a), 0);
+  };
 
   const word = (side, at) => el("bdi", { class: "av-said", text: store.token(side, at).short.replace(/^[␣Ġ▁](?=.)/u, "") });
 
