@@ -152,7 +152,7 @@ def _called(inputs: Any) -> tuple[Tensor, dict[str, Any]]:
     if not isinstance(tokens, Tensor) or tokens.ndim not in (1, 2):
         raise TypeError(
             "`inputs` should be the tokens that the model read, a tensor (n,) or (b, n), or a dict "
-            f'of its arguments, {{"tokens": …, "padding": …}}; got {_described(tokens)}'
+            f'of its arguments, {{"tokens": …, "padding": …}}, got {_described(tokens)}'
         )
     return (tokens[None] if tokens.ndim == 1 else tokens), more
 
