@@ -90,12 +90,13 @@ def _device(given: str | None) -> str:
             "--device cpu tries the command without one, and its times are those of the CPU"
         )
     found = torch.accelerator.current_accelerator() if given is None else None
+    name = given if found is None else found.type
     try:
-        device = torch.device(given if found is None else found.type)  # type: ignore[arg-type]
+        device = torch.device(name)  # type: ignore[arg-type]
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).strip().splitlines()[0]
-        raise ValueError(f"--device {given} cannot be used here: {reason}") from error
+        raise ValueError(f"the device {name!r} cannot be used here: {reason}") from error
     return str(device)
 
 

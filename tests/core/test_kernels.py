@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -83,6 +84,20 @@ def test_a_broken_driver_ends_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> 
     found = kernels._driver_fault("cuda")
     kernels._driver_fault.cache_clear()
     assert found == "Triton finds no driver for the device 'cuda' (0 active drivers)"
+
+
+def test_a_gpu_that_is_too_old_ends_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Driver:
+        active = SimpleNamespace(get_current_target=lambda: None)
+
+    runtime = SimpleNamespace(driver=Driver())
+    monkeypatch.setattr(importlib, "import_module", lambda name: runtime)
+    monkeypatch.setattr(torch.version, "cuda", "12.8")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (7, 5))
+    found = kernels._driver_fault.__wrapped__("cuda")
+    assert found == "this GPU has compute capability 7.5, and Triton compiles for 8.0 or more"
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
+    assert kernels._driver_fault.__wrapped__("cuda") is None
 
 
 def test_a_kernel_that_cannot_be_compiled_ends_in_a_sentence() -> None:

@@ -56,7 +56,24 @@ def test_a_machine_without_an_accelerator_is_told(monkeypatch, capsys):
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_a_device_that_cannot_be_used_is_told(capsys):
     assert main(["gpu", "full", "--device", "cuda"]) == 2
-    assert "--device cuda cannot be used here" in capsys.readouterr().err
+    assert "the device 'cuda' cannot be used here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("asked", [[], ["--device", "cuda"]])
+def test_an_old_driver_is_told(monkeypatch, capsys, asked):
+    """PyTorch finds a GPU, and its first call says that the driver is too old for it."""
+
+    def refuses(*_, **__):
+        raise RuntimeError("The NVIDIA driver on your system is too old (found version 11040).\nx")
+
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
+    monkeypatch.setattr(torch, "empty", refuses)
+    assert main(["gpu", "full", *asked]) == 2
+    assert capsys.readouterr().err == (
+        "the device 'cuda' cannot be used here: The NVIDIA driver on your system is too old (found "
+        "version 11040).\n"
+    )
 
 
 def test_a_name_that_is_unknown_is_told(capsys):
