@@ -29,6 +29,8 @@ from attnlab.measure.sweep import Entry, Plan, empty_row, identity
 
 LENGTHS = (1024, 2048, 4096, 8192, 16384, 32768)
 COUNTED = (512, 2048)  # tokens at which launches are counted
+LSTM = ("lstm", "fused")
+"""The form that is one kernel of PyTorch on every device but the meta one, which writes it out."""
 _DESCRIPTION = """Time every form of every mechanism on a GPU, beside PyTorch's fused attention,
 FlexAttention, flash-attn and fla where they are installed; say exponents, from which length on a
 form is faster, the operations started and the share of the peak rate. With --json an interrupted
@@ -127,9 +129,10 @@ def _peak(plan: Plan) -> float:
 
 def launches(one: Subject, n: int) -> int:
     """How many operations a forward and a backward pass start on a GPU, views apart; counted on
-    the meta device, so that no GPU is needed."""
-    layer, x = one.layer(n, "meta"), one.sequence(n, "meta")
-    told = one.extra_inputs(n, "meta")
+    the meta device, the LSTM's on the CPU, so that no GPU is needed."""
+    device = "cpu" if (one.mechanism, one.form) == LSTM else "meta"
+    layer, x = one.layer(n, device), one.sequence(n, device)
+    told = one.extra_inputs(n, device)
     with as_on_an_accelerator():
         layer(x, **told)  # what is made once for each length is not counted
         return count(lambda y: layer(y, **told), x, backward=True).operations

@@ -39,6 +39,7 @@ from attnlab.core.sparse.layout import ROWS
 from attnlab.core.story import Story
 from attnlab.core.tracing import as_on_an_accelerator
 from attnlab.measure.count import count, exponent
+from attnlab.measure.gpu_command import LSTM
 
 CARDS = [card for card in catalog.shelf() if card.mixes]
 DIM, HEADS = 12, 6  # kv_heads = 1, 2, 3 all divide
@@ -704,9 +705,6 @@ def _check_launches(
         f"{form} calls {called} operations at {lengths} tokens, and its card claims that they "
         f"grow as {claim}: `launches` should say how, as {{{form!r}: n}} for a loop over tokens"
     )
-
-
-LSTM = ("lstm", "fused")
 
 
 def _launches(card: Card, variant: int, form: str) -> tuple[sympy.Expr, tuple[int, ...], list[int]]:

@@ -105,6 +105,13 @@ def test_launches_of_a_loop_grow_with_its_tokens_and_those_of_chunks_do_not():
     assert gpu_command.launches(chunks, 64) < 1.2 * gpu_command.launches(chunks, 32)
 
 
+def test_the_lstm_is_one_kernel_at_any_length_as_its_card_says():
+    one = subject("lstm", dim=16, heads=2)
+    assert (one.mechanism, one.form) == gpu_command.LSTM
+    assert one.card.order("launches", one.form) == 1
+    assert gpu_command.launches(one, 16) == gpu_command.launches(one, 64)
+
+
 def test_peers_are_layers_of_our_mechanisms():
     for peer in GPU_PEERS.values():
         subject(peer.mechanism)
