@@ -5,6 +5,8 @@ from copy import deepcopy
 from html import escape
 from pathlib import Path
 
+from attnlab_widgets import Walk
+
 import attnlab
 from attnlab.core.card import Card
 from docs import parts
@@ -14,10 +16,36 @@ from docs.places import HOME, ROOT, Sources, address_of, html_block
 from docs.widgets import frame, framed
 from tools.readme import lessons
 
+WALK = "Walk through a model"
+
 
 def write(sources: Sources) -> None:
     sources.add("widgets/wall.html", framed(_wall()))
     sources.write("index.md", _page())
+    sources.add("widgets/walk.html", framed(Walk().page(WALK)))
+    sources.write("walk.md", _walk())
+
+
+def _walk() -> str:
+    """A small language model that the reader's browser runs."""
+    return f"""---
+description: {json.dumps("A language model of 107,776 parameters runs in this page, step by step")}
+hide-toc: true
+---
+
+# {WALK}
+
+A language model of 107,776 parameters runs in this page. Type letters, go through one pass from
+the letters to the answer, silence a head, and let it write on.
+
+{html_block(frame("widgets/walk.html", WALK))}
+
+It was trained to continue letters that repeat
+([lesson 00](lessons/{Path(lessons(ROOT)[0].path).stem}.md) trains one), so it knows no words: after
+a word that begins again it expects what came after the first time. In Python it is
+`attnlab.pretrained.load("induction")`, and this page is `attnlab_widgets.Walk().save_html(…)`,
+which takes other small models, too.
+"""
 
 
 def _wall() -> str:
@@ -47,6 +75,7 @@ def _page() -> str:
 <p class="claim">A laboratory for attention: {count} mechanisms, each on one readable page,
 proved against its own equation, and open to look inside.</p>
 <p class="ways"><a class="way first" href="{first}">Start with lesson 00</a>
+<a class="way" href="walk.html">{WALK}</a>
 <a class="way" href="lessons/index.html">All {len(every)} lessons</a>
 <a class="way" href="mechanisms/index.html">All mechanisms</a>
 <a class="way" href="parts/index.html">{parts.TITLE}</a>
@@ -94,6 +123,7 @@ hide-toc: true
 ```{{toctree}}
 :hidden:
 
+walk
 lessons/index
 mechanisms/index
 parts/index

@@ -46,6 +46,7 @@ _HOMES = {
     "SynthesizerLab": "synthesizer_lab",
     "TableView": "table_view",
     "TreeExplorer": "tree_explorer",
+    "Walk": "walk",
     "Wall": "wall",
     "WhatIsHidden": "what_is_hidden",
     "WhoIsChosen": "who_is_chosen",
@@ -82,6 +83,7 @@ __all__ = [
     "SynthesizerLab",
     "TableView",
     "TreeExplorer",
+    "Walk",
     "Wall",
     "WhatIsHidden",
     "WhoIsChosen",
@@ -118,6 +120,7 @@ if _typing.TYPE_CHECKING:
     from attnlab_widgets.synthesizer_lab import SynthesizerLab
     from attnlab_widgets.table_view import TableView
     from attnlab_widgets.tree_explorer import TreeExplorer
+    from attnlab_widgets.walk import Walk
     from attnlab_widgets.wall import Wall
     from attnlab_widgets.what_is_hidden import WhatIsHidden
     from attnlab_widgets.who_is_chosen import WhoIsChosen

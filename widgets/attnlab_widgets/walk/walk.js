@@ -1,0 +1,81 @@
+// Walk: one forward pass of a small language model, which the page computes, step by step.
+import base from "#parts/base.css";
+import barStyle from "#parts/bar.css";
+import legendStyle from "#parts/legend.css";
+import style from "./walk.css";
+import { bar } from "#parts/bar.js";
+import { el } from "#parts/dom.js";
+import { live, viewOf } from "#parts/lifecycle.js";
+import { mountPage } from "#parts/page.js";
+import { answerPanel } from "./answer.js";
+import { forward } from "./forward.js";
+import { headsPanel } from "./heads.js";
+import { railPanel } from "./rail.js";
+import { stagePanel } from "./stage.js";
+import { stripPanel } from "./strip.js";
+import { Study, TRAITS } from "./study.js";
+import { tablesPanel } from "./tables.js";
+import { writing } from "./writing.js";
+
+const QUIET = 500; // milliseconds without a change after which the step is read out
+const HELP = `A language model reads letters from left to right and says after each what may come next. What it does in between is a chain of steps, and here they are all computed in this page, from the parameters of the model. Drag the slider, press Play, or choose a step by its name.
+
+The picture shows the numbers of one step, a row for each letter. In maps of vectors blue is below 0 and orange above, by the square root of the size. In maps of weights a row says how a letter shares its attention among itself and the letters before it; hatched pairs are masked. Choose a letter, above or in the picture: its row stands below as bars.
+
+Every head has a switch. A silent head attends as before, but what it gathers is replaced by zeros; all later steps follow, and so does the answer.
+
+Under each letter of the text stands what the model expected there; it is lit where this is right. “Next letter” draws from the answer after the last letter: of the top-k letters, by their logits divided by the temperature. The same seed writes the same letter at the same place.`;
+
+function render({ model, el: host }) {
+  const study = new Study(model);
+  const view = viewOf("attnlab-walk", "One forward pass, step by step", "walk");
+  const { root } = view;
+  const write = writing(study);
+  const [rail, strip, stage, answer, heads, tables] = [railPanel(study), stripPanel(study, view), stagePanel(study, view), answerPanel(study), headsPanel(study, view), tablesPanel(study, view)];
+  const controls = bar({ frequent: [write.field, ...write.buttons], more: write.more, help: HELP, label: "The text" });
+  const spoken = el("div", { class: "av-live", "aria-live": "polite", testid: "live" });
+  root.append(
+    el("style", { text: base + barStyle + legendStyle + style }),
+    el("header", { class: "wk-text" }, controls.node, write.refusal, strip.node),
+    rail.node,
+    el("div", { class: "wk-panels" }, stage.node, el("div", { class: "wk-side" }, answer.node, heads.node)),
+    el("p", { class: "av-quiet wk-try", testid: "try" }, el("strong", { text: "Try: " }), "type a word twice, without its end, and press “Next letter”; then silence head 1.0 and head 1.1."),
+    tables.node, spoken,
+  );
+  host.replaceChildren(root);
+  root.pass = (tokens, silent) => forward(study.network, tokens, silent); // for the tests: the numbers of a pass
+
+  let reading = null;
+  let last = null;
+  function readOut() {
+    const said = `${study.sentence} ${answer.sentence()}`;
+    if (said === last) return;
+    const first = last === null;
+    last = said;
+    clearTimeout(reading);
+    if (!first) reading = setTimeout(() => (spoken.textContent = said), QUIET);
+  }
+
+  function draw() {
+    study.read();
+    const two = root.dataset.wide === "two";
+    const room = root.clientWidth - 34;
+    const left = two ? Math.floor((room - 28) * 0.6) : room;
+    write.draw();
+    strip.draw(room);
+    rail.draw();
+    stage.draw(left);
+    answer.draw(two ? room - 28 - left : room);
+    heads.draw(two ? room - 28 - left : room);
+    tables.draw();
+    readOut();
+  }
+  const stop = live({ model, view, traits: TRAITS, draw, sizes: ["wide", { two: 660, one: 0 }] });
+  return () => {
+    stop();
+    rail.stop();
+    clearTimeout(reading);
+  };
+}
+
+export default { render, page: (document) => mountPage({ render }, document) };
