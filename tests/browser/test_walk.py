@@ -22,6 +22,7 @@ walk.save_html("walk.html", title="<Walk>")
 walk
 """
 ASK = """
+import json
 print(json.dumps({"said": walk.description(), "text": walk.text, "silent": walk.silent,
                   "step": walk.step, "at": walk.at, "temperature": walk.temperature,
                   "top_k": walk.top_k, "seed": walk.seed}))
@@ -170,7 +171,7 @@ def test_a_silent_head_changes_the_answer(walk: Any, expect: Any, soon: Any) -> 
     expect(walk.get_by_test_id("live")).to_contain_text("With all heads: “r” 99.8 %.")
 
 
-def test_it_goes_through_every_step(walk: Any, soon: Any) -> None:
+def test_it_goes_through_every_step(walk: Any, expect: Any, soon: Any) -> None:
     seen = set()
     for step in range(32):
         slide(walk, "step", step)
@@ -183,7 +184,7 @@ def test_it_goes_through_every_step(walk: Any, soon: Any) -> None:
         names = walk.locator(".wk-names button:visible")
         for at in range(names.count()):
             names.nth(at).click()
-            soon(lambda at=at: names.nth(at).get_attribute("aria-current"), "true")
+            expect(names.nth(at)).to_have_attribute("aria-current", "true")
 
 
 def test_it_plays(walk: Any, soon: Any) -> None:
