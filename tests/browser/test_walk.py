@@ -229,6 +229,8 @@ def test_the_seed_decides_what_is_drawn(walk: Any, expect: Any, soon: Any) -> No
     slide(walk, "top-k", 64)
     for seed in ("1", "1", "2"):
         text.fill("abc")
+        if not walk.get_by_test_id("seed").is_visible():
+            walk.get_by_test_id("more").click()
         walk.get_by_test_id("seed").fill(seed)
         walk.get_by_test_id("seed").press("Enter")
         walk.get_by_test_id("many").click()

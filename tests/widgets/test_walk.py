@@ -34,7 +34,7 @@ def silenced(model: TinyTransformer, silent: list[Any]) -> TinyTransformer:
     """The model in float64, with what these heads give to the output matrix cut by hand."""
     cut = copy.deepcopy(model).double().eval()
     for layer, head in silent:
-        heads = cut.decoder.blocks[layer].attention.heads  # type: ignore[union-attr, index]
+        heads = cut.decoder.blocks[layer].attention.heads  # type: ignore[union-attr]
         width = heads.value_dim
         heads.output.weight.data[:, head * width : (head + 1) * width] = 0
     return cut
@@ -166,8 +166,10 @@ def test_a_model_that_the_page_cannot_compute_is_refused(options: Any, said: str
 
 def test_other_bad_arguments() -> None:
     big = TinyTransformer(70, **SIZES)
+    wrong: Any = torch.nn.Linear(2, 2)
+    three: Any = [3]
     for make, said in (
-        (lambda: Walk(torch.nn.Linear(2, 2)), "`model` should be a TinyTransformer, got Linear"),
+        (lambda: Walk(wrong), "`model` should be a TinyTransformer, got Linear"),
         (lambda: Walk(big, "abc"), "the model has 70 tokens, more than there are letters"),
         (lambda: Walk(small(), "abc", names="abcd"), "`names` should be a list"),
         (lambda: Walk(small(), "abc", names=["a", "b", "c", "d"]), "should be 5 different texts"),
@@ -177,7 +179,7 @@ def test_other_bad_arguments() -> None:
         (lambda: Walk(small(), "abc", at=11), "`at` should be from -1 to 10, got 11"),
         (lambda: Walk(small(), "abc", head=2), "`head` should be 0 to 1 here, got 2"),
         (lambda: Walk(small(), "abc", silent=[(3, 0)]), "this model has no head 3.0"),
-        (lambda: Walk(small(), "abc", silent=[3]), "a head of silent` should be a list"),
+        (lambda: Walk(small(), "abc", silent=three), "a head of silent` should be a list"),
         (lambda: Walk(small(), "abc", temperature=3), "should be from 0 to 2, got 3"),
         (lambda: Walk(small(), "abc", top_k=0), "`top_k` should be from 1 to 5, got 0"),
         (lambda: Walk(small(), "abc", seed=-1), "`seed` should be from 0 to 2147483647"),

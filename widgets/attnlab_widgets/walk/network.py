@@ -187,7 +187,8 @@ def _added(model: TinyTransformer) -> Tensor:
     zeros = torch.zeros(1, model.max_len, model.dim, device=home.device, dtype=home.dtype)
     ids = torch.zeros(1, model.max_len, dtype=torch.int64, device=home.device)
     with mode(model, training=False):
-        found: Tensor = model.positions(zeros, Reading.of(model, ids).positions)
+        scheme: Any = model.positions
+        found: Tensor = scheme(zeros, Reading.of(model, ids).positions)
     return found[0]
 
 

@@ -110,15 +110,15 @@ export class Study {
     this.set({ silent: silent.sort((a, b) => a[0] - b[0] || a[1] - b[1]) });
   }
 
-  /** `count` more letters, as `Walk.write` writes them; the refusal where the text is full. */
+  /** `count` more letters, as `Walk.write` writes them; the refusal where the text is full before. */
   write(count) {
     this.read();
     const { temperature, top_k: topK, seed, silent } = this.state;
     const { names, maxLen, refusals } = this.network;
     let { tokens } = this;
     let { text } = this.state;
-    if (tokens.length >= maxLen) return refusals.full;
-    for (let written = 0; written < count && tokens.length < maxLen; written += 1) {
+    const room = maxLen - tokens.length;
+    for (let written = 0; written < Math.min(count, room); written += 1) {
       const { logits } = this.pass(tokens, silent);
       const last = logits.subarray(logits.length - names.length);
       text += names[drawn(last, temperature, topK, uniform(seed, tokens.length))];
@@ -126,8 +126,8 @@ export class Study {
       if (refusal) break; // joined to the letter before it, a token may be read as another
       tokens = next;
     }
-    this.set({ text, at: -1 });
-    return "";
+    if (text !== this.state.text) this.set({ text, at: -1 });
+    return room < count ? refusals.full : "";
   }
 
   /** The text without its last letter. */
