@@ -8,6 +8,7 @@ from attnlab.measure.__main__ import main
 from attnlab.measure.gpu_peers import GPU_PEERS
 from attnlab.measure.rows import read
 from attnlab.measure.subject import subject
+from attnlab.measure.summary import summaries
 
 SMALL = ["--device", "cpu", "--dtype", "float32", "--dim", "16", "--heads", "2", "--threads", "1"]
 
@@ -22,6 +23,7 @@ def test_every_form_is_timed(tmp_path, capsys, monkeypatch):
     assert "started at 2,048" in shown
     assert "TFLOPs per second" in shown
     before = read(rows)
+    assert {one.of for one in summaries(before)} == {"forward", "both"}, "counts have no times"
     found = gpu_command.starts(before)
     for name in ("full (fused)", "deltanet (chunked), causal"):
         one, form = found[name], name.partition("(")[2].partition(")")[0]
