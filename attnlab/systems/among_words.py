@@ -19,8 +19,10 @@ from torch import Tensor, nn
 
 from attnlab.core.integers import check_integer
 from attnlab.core.modes import mode
+from attnlab.models.inputs import check_input, check_tensor, in_vocabulary
 from attnlab.models.tiny import TinyTransformer, check_model
 from attnlab.systems.frozen_parts import WithFrozenParts, frozen
+from attnlab.systems.patches import check_finite
 
 
 def at_markers(
@@ -39,6 +41,17 @@ def at_markers(
             "vectors; every vector needs a marker in the text, and every marker a vector"
         )
     return words.masked_scatter(marked[..., None], vectors[real].to(words.dtype))
+
+
+def check_rows(source: Any, source_padding: Any, tokens: Tensor) -> None:
+    """A TypeError or ValueError unless a source has as many rows as there are texts."""
+    check_tensor("source", source)
+    if source_padding is not None:
+        check_tensor("source_padding", source_padding)
+    if source.ndim > 2 and len(source) != len(tokens):
+        raise ValueError(
+            f"each text comes with its source: got {len(tokens)} texts and {len(source)} sources"
+        )
 
 
 class AmongWords(WithFrozenParts, ABC):
@@ -87,12 +100,19 @@ class AmongWords(WithFrozenParts, ABC):
         source: Tensor | None, source_padding: Tensor | None,
     ) -> tuple[Float[Tensor, "b n dim"], Bool[Tensor, "b n"]]:  # fmt: skip
         """What the language model reads, vectors of words and of the source, and its padding."""
+        check_input(tokens, padding, 0, self.language_model)
         padding = torch.ones_like(tokens, dtype=torch.bool) if padding is None else padding
-        tokens = tokens.masked_fill(~padding, 0)
+        tokens = in_vocabulary(tokens.masked_fill(~padding, 0), self.language_model.vocab)
         words, marked = self.language_model.embedding(tokens), (tokens == self.marker) & padding
         if source is None:
-            return at_markers(words, marked, words[:, :0], marked[:, :0]), padding
-        return at_markers(words, marked, *self.seen(source, source_padding)), padding
+            words = at_markers(words, marked, words[:, :0], marked[:, :0])
+            if source_padding is not None:
+                raise ValueError("source_padding needs the source that it belongs to; give both")
+            return words, padding
+        check_rows(source, source_padding, tokens)
+        vectors, real = self.seen(source, source_padding)
+        check_finite(source, source_padding)
+        return at_markers(words, marked, vectors, real), padding
 
     @torch.no_grad()
     def write(

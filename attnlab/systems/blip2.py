@@ -39,10 +39,12 @@ from torch.nn import functional as F
 
 from attnlab.core.options import Size, check_value
 from attnlab.core.precision import no_autocast, upcast
+from attnlab.models.inputs import check_tensor
 from attnlab.objectives.asked import Asked, kept
 from attnlab.objectives.batches import UNSCORED, Batch, CrossEntropy
 from attnlab.objectives.hiding import sampled, uniform
 from attnlab.systems.frozen_parts import WithFrozenParts, frozen
+from attnlab.systems.patches import check_finite
 from attnlab.systems.qformer import QFormer, Read
 from attnlab.systems.qformer_layers import EPSILON, QFormerOptions, first_weights
 
@@ -88,9 +90,11 @@ class FirstStage(WithFrozenParts):
     @torch.no_grad()
     def see(self, source: Tensor, padding: Tensor | None = None) -> Float[Tensor, "b m width"]:
         """The vectors of images, without gradient: nothing before them is trained."""
+        check_tensor("source", source)
         if isinstance(self.encoder, nn.Identity):
             return source
         vectors: Tensor = self.encoder.encode(source, padding)
+        check_finite(source, padding)
         return vectors
 
     def compared(self, read: Read, text: Tensor) -> Float[Tensor, "b c"]:
@@ -157,6 +161,8 @@ class ThreeLosses(CrossEntropy):
     def prepare(self, batch: Batch, generator: torch.Generator | None = None) -> Batch:
         """One answer for each pair (b,): its own text. Keeps the words that are to be answered, and
         the numbers by which wrong partners are drawn."""
+        if batch.source is not None:
+            check_tensor("source", batch.source)
         if batch.source is None or batch.source.shape[1] == 0:
             raise ValueError(
                 "the first stage reads images and texts, and this batch has no images (its source "

@@ -22,8 +22,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from attnlab.models.inputs import check_input, check_tensor, in_vocabulary
 from attnlab.models.tiny import TinyTransformer, check_model
 from attnlab.systems.frozen_parts import WithFrozenParts, frozen
+from attnlab.systems.patches import check_finite
 from attnlab.systems.qformer import QFormer
 
 
@@ -62,8 +64,10 @@ class SecondStage(WithFrozenParts):
         self, source: Tensor, source_padding: Tensor | None = None
     ) -> Float[Tensor, "b q dim"]:
         """What an image gives the language model to read."""
+        check_tensor("source", source)
         with torch.no_grad():
             image = self.encoder.encode(source, source_padding)
+            check_finite(source, source_padding)
         vectors: Tensor = self.project(self.qformer.read(image, source_padding).queries)
         return vectors
 
@@ -77,10 +81,11 @@ class SecondStage(WithFrozenParts):
             raise ValueError(
                 f"each text comes with its image: got {len(tokens)} texts and {len(prefix)} images"
             )
+        check_input(tokens, padding, prefix.shape[1], self.language_model)
         if padding is not None:
             tokens = tokens.masked_fill(~padding, 0)
             padding = torch.cat([padding.new_ones(prefix.shape[:2]), padding], 1)
-        words = self.language_model.embedding(tokens)
+        words = self.language_model.embedding(in_vocabulary(tokens, self.language_model.vocab))
         both = torch.cat([prefix.to(words.dtype), words], 1)
         x = self.language_model.decode(inputs_embeds=both, padding=padding)
         logits: Tensor = self.language_model.logits(x[:, prefix.shape[1] :])

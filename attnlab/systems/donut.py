@@ -40,6 +40,8 @@ from attnlab.core.integers import check_integer
 from attnlab.core.modes import mode
 from attnlab.core.options import Options, Size
 from attnlab.models.tiny import DecoderState, TinyTransformer
+from attnlab.systems.among_words import check_rows
+from attnlab.systems.patches import check_brightness
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +88,7 @@ class Donut(nn.Module):
     ) -> Float[Tensor, "b n vocab"]:  # fmt: skip
         """Logits of the next token at each of the tokens."""
         embeds = self.embed(source)
+        check_rows(source, source_padding, tokens)
         logits: Tensor = self.body(
             tokens, padding, source_embeds=embeds, source_padding=source_padding
         )
@@ -102,6 +105,7 @@ class Donut(nn.Module):
             )
         if not source.is_floating_point():
             raise TypeError(f"source should be float, brightness from 0 to 1, got {source.dtype}")
+        check_brightness("source", source)
         ink = 1 - source.to(self.patch.weight.dtype)
         vectors: Tensor = self.patch(torch.zeros_like(ink) if o.blind else ink)
         return vectors

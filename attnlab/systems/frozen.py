@@ -34,6 +34,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from attnlab.core.options import Size, check_value
+from attnlab.models.inputs import check_padding
 from attnlab.models.tiny import TinyTransformer, check_model
 from attnlab.systems.among_words import AmongWords
 
@@ -83,15 +84,19 @@ class WithImages(AmongWords):
                 f"a source holds images of {self.patches} patches each, (b, images · "
                 f"{self.patches}, features), got {tuple(source.shape)}"
             )
-        images = source.unflatten(1, (-1, self.patches))
+        count = source.shape[1] // self.patches
+        images = source.unflatten(1, (count, self.patches))
         images = torch.zeros_like(images) if self.blind else images
         b, i = images.shape[:2]
         here = images.new_ones(b, i, dtype=torch.bool)
         if real is not None:
-            here = real.unflatten(1, (-1, self.patches)).all(-1)
+            check_padding("source_padding", real, source)
+            here = real.unflatten(1, (count, self.patches)).all(-1)
             images = images.masked_fill(~here[..., None, None], 0)
         pooled = self.encoder.encode(images.flatten(0, 1)).mean(1)
         vectors: Tensor = self.project(pooled).unflatten(-1, (self.vectors, -1))
         if self.of_words:
             vectors = vectors.softmax(-1) @ self.language_model.embedding.weight
-        return vectors.view(b, i * self.vectors, -1), here.repeat_interleave(self.vectors, 1)
+        return vectors.view(b, i * self.vectors, vectors.shape[-1]), here.repeat_interleave(
+            self.vectors, 1
+        )

@@ -42,6 +42,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from attnlab.core.shapes import checked
+from attnlab.models.inputs import check_input, in_vocabulary
 from attnlab.models.tiny import TinyTransformer, check_model
 from attnlab.objectives.asked import Asked, kept
 from attnlab.objectives.batches import Batch
@@ -86,10 +87,12 @@ class MetaLM(nn.Module):
         if spans is None:
             logits: Tensor = self.language_model(tokens, padding)
             return logits
+        check_input(tokens, padding, 0, self.language_model)
         if padding is not None:
             tokens, spans = tokens.masked_fill(~padding, 0), spans.masked_fill(~padding, 0)
         _refuse_negative(spans)
         inside = spans > 0
+        tokens = in_vocabulary(tokens, self.language_model.vocab)
         words = self.language_model.embedding(tokens)
         if inside.any():
             read = self.connect(self.read(tokens, spans, inside)).to(words.dtype)

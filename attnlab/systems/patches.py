@@ -80,6 +80,20 @@ def resized_positions(
     return torch.cat((positions[:1], resized[0].flatten(1).mT))
 
 
+def check_finite(source: Tensor, real: Tensor | None = None) -> None:
+    """A ValueError where a source (b, s, numbers) holds NaN or infinity at what is ``real``."""
+    if torch.compiler.is_compiling() or source.is_meta:
+        return
+    wrong = ~source.isfinite().flatten(2).all(-1)
+    wrong = wrong if real is None else wrong & real
+    if wrong.any():
+        row, place = wrong.nonzero()[0].tolist()
+        raise ValueError(
+            f"source should hold finite numbers, but vector {place} of row {row} has NaN or "
+            "infinity; mend the images, or mark what is not there by source_padding"
+        )
+
+
 def grid_of(size: Any, patch: int) -> tuple[int, int]:
     """Rows and columns of the patches of an image of (height, width) pixels, or a ValueError."""
     height, width = size
@@ -110,11 +124,16 @@ def check_images(images: Any, channels: int) -> None:
             f"images should be float, brightness from 0 to 1, got {images.dtype}; levels of 8 bits "
             "are images / 255"
         )
-    if torch.compiler.is_compiling() or images.is_meta or not images.numel():
+    check_brightness("images", images)
+
+
+def check_brightness(name: str, values: Tensor) -> None:
+    """A ValueError unless all values lie from 0 to 1."""
+    if torch.compiler.is_compiling() or values.is_meta or not values.numel():
         return
-    low, high = (each.item() for each in images.detach().aminmax())
+    low, high = (each.item() for each in values.detach().aminmax())
     if not 0 <= low <= high <= 1:
         raise ValueError(
-            f"images should hold brightness from 0 to 1, got values from {low:.4g} to {high:.4g}; "
+            f"{name} should hold brightness from 0 to 1, got values from {low:.4g} to {high:.4g}; "
             "divide levels by the largest possible one, and leave the mean to the model"
         )

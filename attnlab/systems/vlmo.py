@@ -55,6 +55,7 @@ from attnlab.core.lookup import checked_ids
 from attnlab.core.options import check_value
 from attnlab.core.shapes import KeyPadding, checked
 from attnlab.core.suggest import choose
+from attnlab.systems.patches import check_finite
 from attnlab.systems.qformer_layers import first_std, first_weights
 from attnlab.systems.vlmo_layers import Route, Top, VLMoLayer, VLMoOptions
 
@@ -197,6 +198,7 @@ class VLMo(nn.Module):
         if padding is not None:  # a NaN in a padded patch must not spread
             source = source.masked_fill(~padding[..., None], 0)
             padding = torch.cat([padding.new_ones(len(padding), 1), padding], 1)
+        check_finite(source)
         x = self.patch(source.to(self.patch.weight.dtype))
         if hidden is not None and hides is not None:
             x = torch.where(hidden[..., None], hides.to(x.dtype), x)

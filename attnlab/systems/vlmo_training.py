@@ -38,10 +38,12 @@ from torch.nn import functional as F
 
 from attnlab.core.options import Size, check_value
 from attnlab.core.precision import no_autocast, upcast
+from attnlab.models.inputs import check_padding
 from attnlab.objectives.asked import Asked, kept
 from attnlab.objectives.batches import UNSCORED, Batch, CrossEntropy
 from attnlab.objectives.hiding import lowest, real_tokens, share_of, uniform
 from attnlab.objectives.masked_lm import MaskedLM
+from attnlab.systems.among_words import check_rows
 from attnlab.systems.blip2 import TEMPERATURE
 from attnlab.systems.image_gpt import as_tokens
 from attnlab.systems.qformer_layers import first_std, first_weights
@@ -250,6 +252,14 @@ def hidden_words(
 ) -> tuple[Int[Tensor, "b n"], Int[Tensor, "b n"]]:
     """The tokens with some hidden, as by masked_lm, and these as targets; the first token of a
     text, where its vector is read, stays."""
+    tokens = batch.inputs
+    whole = not (tokens.is_floating_point() or tokens.is_complex() or tokens.dtype == torch.bool)
+    if tokens.ndim != 2 or tokens.shape[1] == 0 or not whole:
+        raise ValueError(
+            "a text should be whole numbers (b, n), at least one for each text, got "
+            f"{tokens.dtype} of shape {tuple(tokens.shape)}"
+        )
+    batch = replace(batch, inputs=tokens.long())  # type: ignore[type-var]
     real = real_tokens(batch).clone()
     real[:, 0] = False
     asked = MaskedLM(vocab).prepare(replace(batch, padding=real), generator)  # type: ignore[type-var]
@@ -258,6 +268,10 @@ def hidden_words(
 
 def images_of(batch: Batch) -> Tensor:
     """The images of a batch, or a ValueError where there are none."""
+    if batch.source is not None:
+        check_rows(batch.source, batch.source_padding, batch.inputs)
+        if batch.source_padding is not None:
+            check_padding("source_padding", batch.source_padding, batch.source)
     if batch.source is None or batch.source.shape[1] == 0:
         raise ValueError(
             "this stage reads images, and this batch has none (its source is missing or empty); "
