@@ -102,7 +102,7 @@ def loop(model: nn.Module, task: Any, steps: int, *, objective: str, **options: 
 def unseen(objective: str, *, swapped: bool = False) -> Any:
     """Windows of unseen topics, whose spans are the same for all arms, as an arm reads them; or
     ``swapped``, whose bytes in spans are those of the window before, at the same places."""
-    batch = text().batch("validation", UNSEEN, seed=0)
+    batch: Any = text().batch("validation", UNSEEN, seed=0)
     if swapped:
         spans = unseen("causal").kept["spans"]
         inputs = torch.where(spans > 0, batch.inputs.roll(1, 0), batch.inputs)
