@@ -3,8 +3,10 @@
 from typing import Any
 
 import pytest
+from attnlab_widgets.memory_film import MemoryFilm
 
-from tests.browser.widget_pages import in_a_notebook, in_both, said, slide, told
+from tests.browser.widget_pages import in_a_notebook, in_both, said, saved, slide, told
+from tests.lens.test_memories import layer, vectors
 
 pytestmark = pytest.mark.browser
 
@@ -130,3 +132,11 @@ def test_python_has_the_same_words(notebook: Any, soon: Any) -> None:
         True,
     )
     told(notebook, lambda now: now["said"] == said(widget))
+
+
+def test_what_nobody_trained_says_so_beside_its_sentence(page: Any, tmp_path: Any) -> None:
+    for untrained in (True, False):
+        gru = MemoryFilm(layer("gru"), vectors(11), untrained=untrained)
+        shown = saved(page, gru.save_html(tmp_path / "gru.html"), "memory-film")
+        assert shown.get_by_text("untrained", exact=True).count() == int(untrained)
+        assert gru.description() in said(shown)

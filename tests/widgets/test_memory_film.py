@@ -39,6 +39,17 @@ def test_layers_in_half_precision_are_shown_too(tmp_path: Path) -> None:
         torch.testing.assert_close(found.double(), wanted, rtol=0, atol=0.05)
 
 
+@pytest.mark.parametrize("name", ["gru", "transformer_xl"])
+def test_what_nobody_trained_is_labelled_where_it_is_said(name: str, tmp_path: Path) -> None:
+    options = XL if name == "transformer_xl" else {}
+    for untrained in (True, False):
+        one = MemoryFilm(layer(name, **options), vectors(), untrained=untrained)
+        drawn = one.save_svg(tmp_path / "film.svg").read_text()
+        assert (">untrained<" in drawn) is untrained
+    with pytest.raises(TypeError, match="`untrained` should be True or False, got 'no'"):
+        MemoryFilm(layer("gru"), vectors(), untrained="no")  # type: ignore[arg-type]
+
+
 # Sentences
 
 

@@ -18,6 +18,7 @@ import torch
 import traitlets
 from torch import Tensor, nn
 
+from attnlab.core.arguments import check_flag
 from attnlab.core.arrays import numbers, tokens_for
 from attnlab.core.modes import mode
 from attnlab.figures.drawing import Drawing
@@ -44,6 +45,7 @@ class MemoryFilm(BaseWidget):
     ``layer``      its place among the layers that can be shown; ``head`` None for the mean
     ``channel``    of a state, the one that is read out; ``vector`` which state vector
     ``order``      of the channels: "number", or "holds" for those first that hold longest
+    ``untrained``  whether nobody trained the weights: the picture then says so
 
     ``query``, ``layer``, ``head``, ``channel``, ``vector`` and ``order`` can be read and set.
     ``layers`` holds what was recorded.
@@ -73,10 +75,12 @@ class MemoryFilm(BaseWidget):
         channel: int = 0,
         vector: int = 0,
         order: str = "number",
+        untrained: bool = False,
         theme: str = "auto",
     ) -> None:
         if not isinstance(module, nn.Module):
             raise TypeError(f"`module` should be an nn.Module, got {type(module).__name__}")
+        check_flag("untrained", untrained)
         with mode(module, training=False), torch.no_grad():
             names, given, found = _read(module, inputs, tokenizer)
             n = given[0][1].shape[1]
@@ -84,9 +88,8 @@ class MemoryFilm(BaseWidget):
         labels = found if tokens is None else tokens
         shown = [visible(token) for token in tokens_for("tokens", labels, n, "tokens")]
         told, data = _described(names, self.layers)
-        super().__init__(
-            _film={"tokens": shown, "layers": told}, _data=data, theme=theme,
-        )  # fmt: skip
+        film = {"tokens": shown, "layers": told, "untrained": untrained}
+        super().__init__(_film=film, _data=data, theme=theme)
         self.layer, self.head, self.channel, self.vector = layer, head, channel, vector
         self.query, self.order = n - 1 if query is None else query, order
 

@@ -1,6 +1,7 @@
 // MemoryFilm: what a memory keeps of a text, and what is lost, while the text passes.
 import base from "#parts/base.css";
 import barStyle from "#parts/bar.css";
+import legendStyle from "#parts/legend.css";
 import stripStyle from "#parts/token_strip.css";
 import style from "./memory_film.css";
 import { FAR, LOST, NEAR, SEGMENT, columnOf, weightOf, zoneOf } from "#lib/film.js";
@@ -12,6 +13,7 @@ import { statePanel } from "./state.js";
 import { Study } from "./study.js";
 import { tablesPanel } from "./tables.js";
 import { live, viewOf } from "#parts/lifecycle.js";
+import { untrained } from "#parts/legend.js";
 import { mountPage } from "#parts/page.js";
 import { player } from "#parts/player.js";
 import { tokenStrip } from "#parts/token_strip.js";
@@ -50,7 +52,7 @@ function render({ model, el: host }) {
   const strip = tokenStrip({ tokens: study.tokens, label: "The text. Arrow keys choose the token.", at: () => model.get("query"), choose: (query) => study.set({ query }), look });
   const parts = { columns: columnsPanel(study, view), shares: sharesPanel(study, view), state: statePanel(study, view), tables: tablesPanel(study, view) };
   root.append(
-    el("style", { text: base + barStyle + stripStyle + style }),
+    el("style", { text: base + barStyle + legendStyle + stripStyle + style }),
     el("header", { class: "av-top" }, controls.node, summary, strip.node),
     parts.columns.node, parts.shares.node, parts.state.node, parts.tables.node, spoken,
   );
@@ -64,7 +66,7 @@ function render({ model, el: host }) {
     return { name: CLASSES[zone] ?? "mf-ahead", share };
   }
 
-  let reading = null;
+  let [reading, said] = [null, null];
   function readOut() {
     clearTimeout(reading);
     reading = setTimeout(() => (spoken.textContent = study.sentence), QUIET);
@@ -103,8 +105,9 @@ function render({ model, el: host }) {
     options(vectors, Array.from({ length: attends ? 0 : layer.r }, (_, at) => `${at}`), state.vector);
     order.node.hidden = attends;
     order.select.value = state.order;
-    if (summary.textContent !== study.sentence) readOut();
-    summary.textContent = study.sentence;
+    if (said !== study.sentence) readOut();
+    said = study.sentence;
+    summary.replaceChildren(said, ...(model.get("_film").untrained ? [" ", untrained()] : []));
     strip.draw();
     drawChosen();
     if (attends) parts.shares.draw(across(), root.clientWidth < 620 ? 60 : 72);

@@ -9,6 +9,7 @@ import numpy as np
 from attnlab.figures.drawing import Drawing
 from attnlab.figures.theme import CIVIDIS, SERIES, SIGNED, THEMES, blend
 from attnlab.lens.memories import FAR, LOST, NEAR, SEGMENT, Carried
+from attnlab_widgets.legend import draw_untrained
 from attnlab_widgets.memory_film.words import percent, short
 
 _WIDE, _MARGIN, _LEVELS = 952, 24, 100
@@ -25,6 +26,8 @@ def picture(widget: Any) -> Drawing:
     drawing = Drawing(_WIDE, 474 if carried else 510, THEMES[widget.theme])
     for at, line in enumerate(textwrap.wrap(widget.description(), 122)):
         drawing.text(line, _MARGIN, 20 + 18 * at, bold=True, size=13)
+    if widget._film["untrained"]:
+        draw_untrained(drawing, _WIDE - _MARGIN - 52, 60)
     if carried:
         _state(drawing, widget, found)
     else:
