@@ -27,7 +27,7 @@ def picture(widget: Any) -> Drawing:
     for at, line in enumerate(textwrap.wrap(widget.description(), 122)):
         drawing.text(line, _MARGIN, 20 + 18 * at, bold=True, size=13)
     if widget._film["untrained"]:
-        draw_untrained(drawing, _WIDE - _MARGIN - 52, 60)
+        draw_untrained(drawing, _MARGIN, 62)
     if carried:
         _state(drawing, widget, found)
     else:
