@@ -310,10 +310,11 @@ def test_a_page_fits(
     assert overlapping(walk) == []
 
 
+@pytest.mark.parametrize("wide", [390, 993])
 def test_the_picture_stands_still_while_the_slider_moves(
-    page: Any, lab: Any, notebook: Any
+    page: Any, lab: Any, notebook: Any, wide: int
 ) -> None:
-    walk = saved(page, lab.folder / "walk.html", "walk", 993)
+    walk = saved(page, lab.folder / "walk.html", "walk", wide)
     found = set()
     for step in range(32):
         slide(walk, "step", step)

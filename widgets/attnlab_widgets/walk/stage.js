@@ -27,7 +27,8 @@ export function stagePanel(study, view) {
     const [high, wide] = [row * n, square ? Math.min(row * n, room - LABELS - 2) : room - LABELS - 2];
     place = { row, high, wide, square, map };
     if (study.column !== null && study.column >= map.width) study.column = null;
-    title.textContent = `${step.part}: ${step.name}${study.layer !== null && step.kind !== "vectors" ? `, head ${study.layer}.${study.head}` : ""}`;
+    title.textContent = `${step.part}: ${step.name}`;
+    const which = study.layer !== null && step.kind !== "vectors" ? `, head ${study.layer}.${study.head}` : "";
     drawHeads(step);
     const context = sized(canvas, room, ABOVE + HIGH + 10 + BARS);
     context.font = `11px ${FONT}`;
@@ -35,7 +36,7 @@ export function stagePanel(study, view) {
     drawBars(context);
     drawLegends(step, map);
     hover();
-    canvas.setAttribute("aria-label", `${title.textContent}: ${n} rows, one for each letter, and ${map.width} columns. Up and down choose a letter, left and right a number. ${readout.textContent}`);
+    canvas.setAttribute("aria-label", `${title.textContent}${which}: ${n} rows, one for each letter, and ${map.width} columns. Up and down choose a letter, left and right a number. ${readout.textContent}`);
   }
 
   function drawHeads({ kind }) {

@@ -58,7 +58,7 @@ function render({ model, el: host }) {
 
   function draw() {
     study.read();
-    const two = root.dataset.wide === "two";
+    const two = root.dataset.wide !== "one";
     const room = root.clientWidth - 34;
     const left = two ? Math.floor((room - 28) * 0.6) : room;
     write.draw();
@@ -70,7 +70,7 @@ function render({ model, el: host }) {
     tables.draw();
     readOut();
   }
-  const stop = live({ model, view, traits: TRAITS, draw, sizes: ["wide", { two: 660, one: 0 }] });
+  const stop = live({ model, view, traits: TRAITS, draw, sizes: ["wide", { wide: 900, two: 660, one: 0 }] });
   return () => {
     stop();
     rail.stop();
