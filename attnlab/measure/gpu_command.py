@@ -15,7 +15,6 @@ from typing import NamedTuple
 import torch
 
 from attnlab import catalog
-from attnlab.core.files import Unwritten
 from attnlab.core.tracing import as_on_an_accelerator
 from attnlab.measure import summary, sweep_command
 from attnlab.measure.command import at_least_one
@@ -23,7 +22,7 @@ from attnlab.measure.count import count
 from attnlab.measure.gpu_peers import GPU_PEERS
 from attnlab.measure.peak_rates import peak_rates
 from attnlab.measure.report import grid, machine
-from attnlab.measure.rows import STARTED, Row, append
+from attnlab.measure.rows import STARTED, Row
 from attnlab.measure.subject import Subject, subject
 from attnlab.measure.sweep import Entry, Plan, empty_row, identity
 
@@ -64,21 +63,10 @@ def main(arguments: Sequence[str]) -> int:
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
-    code, rows = sweep_command.run(plan, options.json)
+    code, rows = sweep_command.run(plan, options.json, started)
     if code == 2:
         return code
-    try:
-        for row in started(plan, rows):
-            rows.append(row)
-            if options.json:
-                append(options.json, row)
-    except KeyboardInterrupt:
-        code = 130
-    except Unwritten as error:
-        print(f"{error}; run again to go on", file=sys.stderr)
-        return 2
-    mine = {(each["mechanism"], each["peer"]) for each in (e.key() for e in plan.entries)}
-    rows = [row for row in rows if (row["mechanism"], row["peer"]) in mine]
+    rows = plan.own(rows)
     print("\n" + summary.table(summary.summaries(rows)))
     print("\n" + _starts(rows))
     return code

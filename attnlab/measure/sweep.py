@@ -107,6 +107,13 @@ class Plan:
             "machine": self.where or machine(self.threads),
         }  # fmt: skip
 
+    def own(self, rows: Iterable[Row]) -> list[Row]:
+        """The rows of this plan's layers at its width and precision on this machine; a file may
+        hold others."""
+        any_row = {"n": 0, "pass": ""}
+        mine = {identity(entry.key() | self.common() | any_row) for entry in self.entries}
+        return [row for row in rows if identity(row | any_row) in mine]
+
 
 IDENTITY = (
     "mechanism", "peer", "form", "dim", "heads", "causal", "options", "n", "pass", "device",

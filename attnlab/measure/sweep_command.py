@@ -3,8 +3,9 @@
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 
 from attnlab import catalog
@@ -16,10 +17,11 @@ from attnlab.measure.measured import PASSES
 from attnlab.measure.parts import add_part
 from attnlab.measure.peers import PEERS
 from attnlab.measure.report import machine, machine_line
-from attnlab.measure.rows import Row, alone, append, read
+from attnlab.measure.rows import STARTED, Row, alone, append, read
 from attnlab.measure.subject import subject
 from attnlab.measure.sweep import LENGTHS, Entry, Plan, points, sweep
 
+More = Callable[[Plan, Sequence[Row]], Iterator[Row]]
 _DESCRIPTION = """Count and time every mechanism over a range of lengths, in its fastest form,
 beside its claim and beside fused full attention. Rows are shown as they come; with --json they are
 also written, one a line, and a sweep that was interrupted goes on where it stopped."""
@@ -65,8 +67,9 @@ def main(arguments: Sequence[str]) -> int:
     return code
 
 
-def run(plan: Plan, path: Path | None) -> tuple[int, list[Row]]:
-    """Run a sweep, show its rows as they come and write them to ``path``.
+def run(plan: Plan, path: Path | None, more: More | None = None) -> tuple[int, list[Row]]:
+    """Run a sweep, show its rows as they come and write them to ``path``; then those that ``more``
+    makes of the plan and of all rows so far.
 
     Returns 0, 2 where the file cannot be used or 130 where it was interrupted, and the rows, those
     that the file already held among them."""
@@ -80,14 +83,16 @@ def run(plan: Plan, path: Path | None) -> tuple[int, list[Row]]:
             return 2, []
         print(machine_line(plan.where), flush=True)
         rows, code = list(known), 0
+        coming = chain(sweep(plan, known), more(plan, rows) if more else ())
         bar = tqdm(total=points(plan), unit="row", disable=None, file=sys.stderr)
         try:
-            for row in sweep(plan, known):
+            for row in coming:
                 rows.append(row)
                 if path:
                     append(path, row)
-                tqdm.write(_line(row), file=sys.stderr)
-                bar.update()
+                if row["pass"] != STARTED:
+                    tqdm.write(_line(row), file=sys.stderr)
+                    bar.update()
         except KeyboardInterrupt:
             code = 130
             kept = f"; {path} has them, run again to go on" if path else ""

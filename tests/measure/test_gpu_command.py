@@ -1,5 +1,7 @@
 """`python -m attnlab.measure gpu`, tried without a GPU as far as it goes."""
 
+import json
+
 import pytest
 import torch
 
@@ -11,6 +13,11 @@ from attnlab.measure.subject import subject
 from attnlab.measure.summary import summaries
 
 SMALL = ["--device", "cpu", "--dtype", "float32", "--dim", "16", "--heads", "2", "--threads", "1"]
+
+
+@pytest.fixture(autouse=True)
+def count_however_busy_the_machine_is(monkeypatch):
+    monkeypatch.setattr("attnlab.measure.sweep.COUNTING", float("inf"))
 
 
 def test_every_form_is_timed(tmp_path, capsys, monkeypatch):
@@ -47,6 +54,31 @@ def test_every_form_is_timed(tmp_path, capsys, monkeypatch):
     assert main([*asked, "--json", str(rows)]) == 0
     assert read(rows) == before  # nothing is measured or counted twice
     assert capsys.readouterr().out.split("layer ")[2] == shown.split("layer ")[2]
+
+
+def test_a_file_may_hold_another_width(tmp_path, capsys):
+    asked = ["gpu", "full", *SMALL, "--lengths", "32"]
+    alone, both = tmp_path / "alone.jsonl", tmp_path / "both.jsonl"
+    assert main([*asked, "--json", str(alone)]) == 0
+    capsys.readouterr()
+    others = [row | {"dim": 128, "median": row["median"] and 1e-9} for row in read(alone)]
+    both.write_text("".join(f"{json.dumps(row)}\n" for row in others))
+    assert main([*asked, "--json", str(both)]) == 0
+    shown = capsys.readouterr().out
+    mine = [row for row in read(both) if row["dim"] == 16]
+    assert len(mine) < len(read(both))
+    assert f"{gpu_command.starts(mine)['full (fused)'].share:.1%}" in shown
+
+
+def test_nothing_is_counted_after_an_interruption(tmp_path, monkeypatch, capsys):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr("attnlab.measure.sweep_command.sweep", interrupted)
+    monkeypatch.setattr(gpu_command, "launches", lambda *_: pytest.fail("counted"))
+    assert main(["gpu", "full", *SMALL, "--json", str(tmp_path / "gpu.jsonl")]) == 130
+    assert "interrupted after 0 rows" in capsys.readouterr().err
 
 
 def test_a_machine_without_an_accelerator_is_told(monkeypatch, capsys):
