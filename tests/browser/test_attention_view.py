@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from attnlab.figures.labels import visible
+from tests.browser.widget_pages import told
 
 pytestmark = pytest.mark.browser
 
@@ -48,12 +49,23 @@ COMPARED = """
 steps, others = {1: first, 30: second}, {1: second, 30: first}
 AttentionView(steps, list("abcdefg"), compare=others, names=("soft", "hard"))
 """
+FOLLOWED = """
+import json
+import torch
+import attnlab
+torch.manual_seed(2)
+followed = attnlab.view(attnlab.TinyTransformer(16, dim=64, layers=3, heads=2), torch.arange(16))
+followed.layer, followed.head = 2, 1
+followed
+"""
+KNOWN = "print(json.dumps({'query': followed.query, 'origins': followed._origins}))"
 STATE = "print(view.layer, view.head, view.query, view.key, view.heads, view.threshold, view.top_k)"
 
 
 @pytest.fixture(scope="module")
 def notebook(opened: Any) -> Any:
-    notebook = opened("attention_view.ipynb", [MAKE, CROSS, COMPARED, STATE, UNEQUAL])
+    cells = [MAKE, CROSS, COMPARED, STATE, UNEQUAL, FOLLOWED, KNOWN]
+    notebook = opened("attention_view.ipynb", cells)
     notebook.run_all()
     for number in range(3):
         notebook.output(number).locator("[data-drawn]").wait_for()
@@ -279,6 +291,26 @@ def test_what_is_clicked_is_known_in_python_and_to_no_other_widget(notebook, vie
     notebook.prints(3, "2 3 4 None [[0, 1]] 0.05 3")
     expect(view.get_by_test_id("line-legend")).to_contain_text("layer 0 · head 1")
     assert other.inner_text() == before
+
+
+def test_the_model_is_asked_who_wrote_a_score_while_that_is_open(notebook, expect):
+    view = notebook.output(5).get_by_test_id("attention-view")
+    view.get_by_test_id("word-9").click()
+    known = told(notebook, lambda found: found["query"] == 9, cell=6)
+    assert known["origins"] == {"unasked": True}
+    view.get_by_test_id("why").click()
+    expect(view.get_by_test_id("step-1")).to_have_attribute("aria-current", "step")
+    assert told(notebook, lambda found: found["query"] == 9, cell=6) == known
+    view.get_by_test_id("step-6").click()
+    expect(view.get_by_test_id("origins-table")).to_have_count(1)
+    told(notebook, lambda found: found["origins"].get("place") == [0, 2, 1, 9], cell=6)
+    view.get_by_test_id("word-5").click()
+    known = told(notebook, lambda found: found["origins"]["place"] == [0, 2, 1, 5], cell=6)
+    expect(view.get_by_test_id("origins-table")).to_have_count(1)
+    view.get_by_test_id("why-close").click()
+    view.get_by_test_id("word-12").click()
+    after = told(notebook, lambda found: found["query"] == 12, cell=6)
+    assert after["origins"] == known["origins"]
 
 
 def test_what_is_seldom_used_opens_over_the_widget_and_closes_again(view, expect):

@@ -1,5 +1,6 @@
 """From which earlier output an edge comes, in AttentionView: parts that sum to the score."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,19 +35,94 @@ def viewed(model: Any, ids: Any = IDS, **options: Any) -> AttentionView:
     return AttentionView(seen, model=model, inputs=ids, **options)
 
 
+def asked(view: AttentionView, **place: Any) -> dict[str, Any]:
+    """What the view holds after its page has asked for what is pinned, or for another place."""
+    now = {name: getattr(view, name) for name in ("step", "layer", "head", "query", "key")}
+    view._asked(view, {"origins": [*(now | place).values()]}, [])
+    return dict(view._origins)
+
+
 def kept(view: AttentionView) -> tuple[list[str], np.ndarray]:
     """The names of the parts, and (2, P, k) as read at the key and at the query."""
-    parts = view._origins["parts"]
+    parts = asked(view)["parts"]
     return parts, np.frombuffer(view._origin_data, "<f4").reshape(2, len(parts), -1)
 
 
-def test_nothing_is_asked_until_a_query_is_pinned() -> None:
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Grows by the side of every call of `score_parts`."""
+    calls: list[str] = []
+
+    def counting(*given: Any, side: Any, **options: Any) -> Any:
+        calls.append(side)
+        return score_parts(*given, side=side, **options)
+
+    monkeypatch.setattr(page, "score_parts", counting)
+    return calls
+
+
+def test_the_model_is_asked_when_the_page_asks_and_not_before(counted: list[str]) -> None:
     view = viewed(made())
-    assert view._origins == {}
-    view.layer = 2
-    assert view._origins == {}
-    view.query = 7
-    assert view._origins["place"] == [0, 2, 0, 7]
+    view.layer, view.head, view.query, view.key = 2, 1, 7, 3
+    view.query = 8
+    view.set_state({"query": 9, "key": 2})
+    assert counted == []
+    assert view._origins == page.UNASKED
+    assert asked(view)["place"] == [0, 2, 1, 9]
+    assert counted == ["key", "query"]
+    asked(view)
+    view.query = 4
+    assert len(counted) == 2
+    assert asked(view, query=5)["place"] == [0, 2, 1, 5]  # whatever is pinned by now
+
+
+def test_without_a_model_nothing_is_asked() -> None:
+    view = AttentionView(np.eye(3)[None])
+    view.query = 1
+    assert asked(view) == {}
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        None,
+        3,
+        [],
+        [0, 1, 0],
+        [0, 1, 0, 4, "2"],
+        [0, 1, 0, 4.0, 2],
+        [0, 9, 0, 4, 2],
+        [0, 1, 0, N, 2],
+    ],
+)
+def test_a_place_that_the_recording_does_not_have_is_not_answered(
+    counted: list[str], place: Any
+) -> None:
+    view = viewed(made())
+    view._asked(view, {"origins": place}, [])
+    assert view._origins == page.UNASKED
+    assert counted == []
+
+
+@pytest.mark.parametrize("way", ["shown", "page", "state"])
+def test_what_is_pinned_is_kept_once_when_the_view_is_shown_or_stored(
+    counted: list[str], tmp_path: Path, way: str
+) -> None:
+    view = viewed(made())
+    keeps = {
+        "shown": view._repr_mimebundle_,
+        "page": lambda: view.save_html(tmp_path / "view.html"),
+        "state": view.get_state,
+    }[way]
+    keeps()
+    assert counted == []  # nothing is pinned
+    view.layer, view.query = 1, 6
+    keeps()
+    keeps()
+    assert counted == ["key", "query"]
+    assert view._origins["place"] == [0, 1, 0, 6]
+    if way == "page":
+        assert '"place": [0, 1, 0, 6]' in (tmp_path / "view.html").read_text()
 
 
 def test_parts_are_those_of_the_chosen_row_layer_head_and_query() -> None:
@@ -91,11 +167,10 @@ def test_of_a_long_text_the_strongest_keys_and_the_pinned_one_are_kept(
     names, values = kept(view)
     order = np.argsort(-values[0].sum(0))
     monkeypatch.setattr(page, "MOST", 2 * len(names) * 4)
-    view.query = 9
-    view.query = 10
-    assert view._origins["keys"] == sorted(order[:4].tolist())
+    asked(view, query=9)
+    assert asked(view)["keys"] == sorted(order[:4].tolist())
     view.key = int(order[-1])
-    assert view._origins["keys"] == sorted([*order[:3].tolist(), view.key])
+    assert asked(view)["keys"] == sorted([*order[:3].tolist(), view.key])
     again = kept(view)[1]
     np.testing.assert_allclose(again, values[:, :, view._origins["keys"]], atol=1e-6)
 
@@ -117,12 +192,28 @@ def test_each_training_step_has_its_model() -> None:
 def test_a_model_that_was_trained_further_is_not_taken_for_the_recorded_one() -> None:
     model = made()
     view = viewed(model)
-    view.query = 7
-    assert "parts" in view._origins
+    view.layer, view.query = 1, 7
+    assert "parts" in asked(view)
+    torch.manual_seed(5)
     with torch.no_grad():
-        next(model.parameters()).add_(1e-6)
+        for weight in model.parameters():
+            weight.add_(0.5 * weight.std() * torch.randn_like(weight))
     view.query = 8
-    assert "trained further" in view._origins["said"]
+    assert "trained further" in asked(view)["said"]
+
+
+@pytest.mark.parametrize("what", ["moved", "loaded"])
+def test_the_same_weights_in_another_place_are_those_of_the_recording(what: str) -> None:
+    model = made()
+    view = viewed(model)
+    view.layer, view.query = 2, 7
+    before = kept(view)[1]
+    asked(view, query=3)
+    if what == "moved":
+        model.to(torch.float64)
+    else:
+        model.load_state_dict({name: x.clone() for name, x in model.state_dict().items()})
+    np.testing.assert_allclose(kept(view)[1], before, atol=1e-4)
 
 
 def test_another_model_is_told_by_its_weights() -> None:
@@ -133,13 +224,13 @@ def test_another_model_is_told_by_its_weights() -> None:
     other = attnlab.TinyTransformer(13, dim=DIM, layers=LAYERS, heads=HEADS)
     view = AttentionView(seen, model=other, inputs=IDS)
     view.layer, view.query = 1, 9
-    assert "trained further" in view._origins["said"]
+    assert "trained further" in asked(view)["said"]
 
 
 def test_what_has_no_parts_says_why() -> None:
     view = viewed(made(positions="rotary"))
     view.query = 4
-    assert "rotates queries and keys" in view._origins["said"]
+    assert "rotates queries and keys" in asked(view)["said"]
 
 
 def test_a_model_of_another_kind_says_so() -> None:
@@ -148,7 +239,7 @@ def test_a_model_of_another_kind_says_so() -> None:
         model(torch.randn(1, N, DIM))
     view = AttentionView(seen, model=model, inputs=IDS)
     view.query = 4
-    assert "this model is a TransformerEncoderLayer" in view._origins["said"]
+    assert "this model is a TransformerEncoderLayer" in asked(view)["said"]
 
 
 def test_cross_attention_and_an_encoder_say_that_they_are_no_part_of_the_stream() -> None:
@@ -159,7 +250,7 @@ def test_cross_attention_and_an_encoder_say_that_they_are_no_part_of_the_stream(
     said = {}
     for layer, known in enumerate(view._recording["layers"]):
         view.layer, view.query = layer, 6
-        said[known["kind"]] = view._origins.get("said")
+        said[known["kind"]] = asked(view).get("said")
     assert said["self"] is None
     assert "no self-attention" in str(said["cross"])
     assert "no self-attention" in str(said["encoder"])
@@ -171,12 +262,13 @@ def test_show_forgets_the_model_and_takes_the_new_one() -> None:
     view.query = 7
     with attnlab.watch(model) as seen, torch.no_grad():
         model(IDS)
+    assert asked(view)["place"] == [0, 0, 0, 7]
     view.show(seen)
-    assert view._origins == {}
     view.query = 8
-    assert view._origins == {}
+    assert asked(view) == {}
     view.show(seen, model=model, inputs=IDS)
-    assert view._origins["place"] == [0, 0, 0, 8]
+    assert view._origins == page.UNASKED
+    assert asked(view)["place"] == [0, 0, 0, 8]
 
 
 def test_view_gives_the_model() -> None:

@@ -31,7 +31,7 @@ from attnlab.lens.sources.layers import (
 from attnlab.lens.sources.patches import Patch, Patches
 from attnlab.lens.sources.tokens import Found, Tokens
 from attnlab_widgets.attention_view import vectors as vectors
-from attnlab_widgets.attention_view.origins import Origins, origins_of
+from attnlab_widgets.attention_view.origins import UNASKED, Origins, Place, origins_of
 from attnlab_widgets.attention_view.picture import draw
 from attnlab_widgets.base import STATIC, BaseWidget, Choice, as_trait_error, within
 from attnlab_widgets.quantization import MOST_TILES, block
@@ -121,7 +121,7 @@ class AttentionView(BaseWidget):
         super().__init__(_recording=recording, _data=data, theme=theme)
         self.on_msg(self._asked)
         self.step = len(recording["steps"]) - 1
-        self._follow_origins()
+        self._forget_origins()
 
     def show(
         self,
@@ -142,20 +142,22 @@ class AttentionView(BaseWidget):
         coded = _coded(source, lists, compare, names, batch)
         origins = origins_of(model, inputs, coded[0]["steps"], coded[0]["compared"], batch)
         with self.hold_sync():
-            self._from = None  # what is chosen changes before the model does
+            self._from = origins
             self._recording, self._data, self._records = coded
             self._settle()
-            self._from = origins
-            self._origins, self._origin_data = {}, b""
-            self._follow_origins()
+            self._forget_origins()
 
     def still(self) -> Drawing:
         """What is chosen: all heads, lines and matrix."""
         return draw(self)
 
     def _asked(self, _widget: Any, content: Any, _buffers: Any) -> None:
-        """Send the queries, keys and values of the head that the front end asks for."""
-        place: Any = content.get("vectors") if isinstance(content, dict) else None
+        """Give what the page asks for: the vectors of a head, or the parts of scores."""
+        if not isinstance(content, dict):
+            return
+        if "origins" in content:
+            self._asked_for_origins(content["origins"])
+        place: Any = content.get("vectors")
         if not _whole_numbers(place, 4) or not self._recorded(*place):
             return
         step, which, layer, head = place
@@ -166,27 +168,53 @@ class AttentionView(BaseWidget):
         else:
             self.send({**content, "header": found.header}, [found.data])
 
-    @traitlets.observe("layer", "head", "query", "key", "step")
-    def _follow_origins(self, _change: Any = None) -> None:
-        """From which earlier outputs the scores of the pinned query come, where that can be had."""
-        origins: Origins | None = getattr(self, "_from", None)
-        head_exists = self._exists(self.layer, self.head)
-        if origins is None or not head_exists or self.query is None:
+    def _asked_for_origins(self, asked: Any) -> None:
+        """While its last step of "Why?" is open: [step, layer, head, query, key]."""
+        if not isinstance(asked, list | tuple) or len(asked) != 5:
             return
-        if self.query >= self._recording["layers"][self.layer]["n"]:
+        *place, key = asked
+        if _whole_numbers(place, 4) and (key is None or _whole_numbers([key], 1)):
+            self._follow_origins(Place(*place), key)
+
+    def _keep_origins(self) -> None:
+        """Before the view is shown or stored: what is pinned is kept with it."""
+        if getattr(self, "_from", None) is not None and self.query is not None:
+            self._follow_origins(Place(self.step, self.layer, self.head, self.query), self.key)
+
+    def _follow_origins(self, place: Place, key: int | None) -> None:
+        """From which earlier outputs the scores of a query come: asks the model, if it has to."""
+        origins: Origins | None = self._from
+        if origins is None or not self._recorded(place.step, 0, place.layer, place.head):
             return
-        place = [self.step, self.layer, self.head, self.query]
+        layer = self._recording["layers"][place.layer]
+        if not 0 <= place.query < layer["n"]:
+            return
+        key = key if key is not None and 0 <= key < layer["m"] else None
         known = self._origins.get("keys")
-        if self._origins.get("place") == place and (known is None or self.key in (None, *known)):
+        if self._origins.get("place") == [*place] and (known is None or key in (None, *known)):
             return
-        found = origins.answer(self, self.query)
+        found = origins.answer(self, place, key)
         with self.hold_sync():
             if isinstance(found, str):
-                self._origins, self._origin_data = {"place": place, "said": found}, b""
+                self._origins, self._origin_data = {"place": [*place], "said": found}, b""
             else:
                 self._origins, self._origin_data = found.header, found.data
 
+    def _forget_origins(self) -> None:
+        self._origins, self._origin_data = {} if self._from is None else UNASKED, b""
+
+    def get_state(self, key: Any = None, drop_defaults: bool = False) -> Any:
+        """What the page is sent and a notebook stores."""
+        if key is None:
+            self._keep_origins()
+        return super().get_state(key, drop_defaults)
+
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        self._keep_origins()
+        return super()._repr_mimebundle_(**options)
+
     def _saved_state(self) -> dict[str, Any]:
+        self._keep_origins()
         return {**super()._saved_state(), **vectors.saved(self._records)}
 
     def _settle(self) -> None:

@@ -31,5 +31,22 @@ function total(rows, name) {
   return { name, key: sum("key"), query: sum("query") };
 }
 
-/** The row that adds most on a side. */
-export const mostOf = (rows, side) => rows.reduce((best, row) => (row[side] > best[side] ? row : best));
+const SMALLEST = 0.005; // what is written as 0.01
+
+/** The row with the largest part on a side in the direction `way`, 1 or -1; null where no part of it reaches 0.01. */
+export function mostOf(rows, side, way) {
+  const best = rows.reduce((a, b) => (way * b[side] > way * a[side] ? b : a));
+  return way * best[side] < SMALLEST ? null : best;
+}
+
+/** What is said of a score that lies above or below the mean: the largest parts that take it there, as strings and {name, value}. */
+export function led(rows, sum) {
+  const way = sum.key < 0 ? -1 : 1;
+  const moves = way < 0 ? "lowers" : "raises";
+  const found = ["key", "query"].map((side) => ({ side, row: mostOf(rows, side, way) }));
+  const known = found.filter(({ row }) => row);
+  if (!known.length) return [`Nothing ${moves} it by as much as 0.01.`];
+  const named = known.map(({ side, row }) => [{ name: row.name, value: row[side] }, ` at the ${side}`]);
+  const missing = found.filter(({ row }) => !row).map(({ side }) => `; nothing at the ${side} ${moves} it by as much as 0.01`);
+  return [`The largest part that ${moves} it is `, ...named[0], ...(named[1] ? [", and ", ...named[1]] : []), ...missing, "."];
+}

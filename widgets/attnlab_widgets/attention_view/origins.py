@@ -1,13 +1,14 @@
 """From which earlier output does an edge come? The parts of the scores of the pinned query.
 
 What the view holds is a recording; the parts need the model and what it read. They are computed
-for the pinned query and all of its keys (of long texts the strongest), and stay in the state of the
-view, so that a saved page and a notebook without a kernel show them too.
+for the pinned query and all of its keys (of long texts the strongest) when the page asks for them,
+and before the view is shown or saved: they stay in its state, so that a saved page and a notebook
+without a kernel show them too.
 """
 
 from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,6 +23,8 @@ from attnlab_widgets.quantization import Block
 
 MOST = 24_000
 """Numbers of a query that are kept: its parts on both sides, for as many keys as that allows."""
+UNASKED = {"unasked": True}
+"""What the page is told where a model is known that was not asked yet."""
 _APART = 0.02
 """Weights, which are stored in 8 bits, may differ by so much from those of the model now."""
 _CHANGED = (
@@ -37,62 +40,74 @@ _NAMES = {
 }
 
 
+class Place(NamedTuple):
+    """A query of a head, in a layer of the recording at a training step."""
+
+    step: int
+    layer: int
+    head: int
+    query: int
+
+
 class Origins:
     """The model or models of a recording, and what they read."""
 
     def __init__(self, models: list[Any], tokens: Tensor, more: dict[str, Any]) -> None:
         self.models, self.tokens, self.more = models, tokens, more
         self._layers: dict[int, dict[str, int]] = {}
-        self._versions = [_versions(model) for model in models]
 
-    def answer(self, view: Any, query: int) -> Block | str:
-        """The parts for ``query`` in the chosen layer, head and training step, or why not.
+    def answer(self, view: Any, place: Place, key: int | None) -> Block | str:
+        """The parts for a query, with those of ``key`` among its keys; or why there are none.
 
         The bytes are float32: the P parts (P, k) at the side of the k keys, then (P, k) at that of
         the query, each less its mean over the keys that the query may attend to.
         """
-        model = getattr(self.models[view.step], "_orig_mod", self.models[view.step])
+        model = getattr(self.models[place.step], "_orig_mod", self.models[place.step])
         if not isinstance(model, TinyTransformer):
             return (
                 f"Which earlier layer wrote a score is known of a TinyTransformer; this model is a "
                 f"{type(model).__name__}, whose stream is not followed."
             )
-        if _versions(model) != self._versions[view.step]:
-            return _CHANGED
         try:
-            layer = self._layer(model, view)
-            both = [self._side(model, layer, view.head, query, side) for side in ("key", "query")]
+            layer = self._layer(model, view._recording["layers"][place.layer]["name"], place.step)
+            both = [self._side(model, layer, place, side) for side in ("key", "query")]
         except (ValueError, TypeError, RuntimeError) as error:
             return f"Which earlier layer wrote this score is not known: {error}."
         scores = both[0].logits[0].double().cpu().numpy()
-        if not _agree(scores, *_recorded(view, query)):
+        if not _agree(scores, *_recorded(view, place)):
             return _CHANGED
         parts = [*dict.fromkeys([*both[0].parts, *both[1].parts])]
         order = np.argsort(-scores, kind="stable")
         keys = np.sort(order[: max(1, MOST // (2 * len(parts)))])
-        if view.key is not None and view.key not in keys:
-            keys = np.sort([*keys[keys != order[len(keys) - 1]], view.key])
+        if key is not None and key not in keys:
+            keys = np.sort([*keys[keys != order[len(keys) - 1]], key])
         values = np.stack([_values(side, parts)[:, keys] for side in both])
         return Block(
             values.astype("<f4").tobytes(),
             {
-                "place": [view.step, view.layer, view.head, query],
+                "place": [*place],
                 "parts": [_name(part) for part in parts],
                 "keys": None if len(keys) == len(scores) else keys.tolist(),
             },
         )
 
-    def _side(self, model: Any, layer: int, head: int, query: int, side: Side) -> LogitParts:
+    def _side(self, model: TinyTransformer, layer: int, place: Place, side: Side) -> LogitParts:
+        tokens, more = self._read_by(model)
         return score_parts(
-            model, self.tokens, layer, head, query, side=side, minus="mean", **self.more
+            model, tokens, layer, place.head, place.query, side=side, minus="mean", **more
         )
 
-    def _layer(self, model: TinyTransformer, view: Any) -> int:
-        """Which layer of the model the chosen one of the recording is."""
-        if view.step not in self._layers:
-            self._layers[view.step] = _layers(model, self.tokens, self.more)
-        name = view._recording["layers"][view.layer]["name"]
-        found = self._layers[view.step].get(name)
+    def _read_by(self, model: TinyTransformer) -> tuple[Tensor, dict[str, Any]]:
+        """The inputs, where the parameters of the model lie now."""
+        device = next(model.parameters()).device
+        more = {name: x.to(device) if isinstance(x, Tensor) else x for name, x in self.more.items()}
+        return self.tokens.to(device), more
+
+    def _layer(self, model: TinyTransformer, name: str, step: int) -> int:
+        """Which layer of the model the one of this name in the recording is."""
+        if step not in self._layers:
+            self._layers[step] = _layers(model, *self._read_by(model))
+        found = self._layers[step].get(name)
         if found is None:
             raise ValueError(
                 f"{name or 'this layer'} is no self-attention of the side that gives the logits"
@@ -177,12 +192,13 @@ def _layers(model: TinyTransformer, tokens: Tensor, more: dict[str, Any]) -> dic
     return found
 
 
-def _recorded(view: Any, query: int) -> tuple[np.ndarray, np.ndarray]:
+def _recorded(view: Any, place: Place) -> tuple[np.ndarray, np.ndarray]:
     """(m,) the weights of a query as they were recorded, and bool (m,), what it may attend to."""
-    plain = {"shown": "first", "hide_first": False, "value_weighted": False, "step": view.step}
+    step, layer, head, query = place
+    plain = {"shown": "first", "hide_first": False, "value_weighted": False, "step": step}
     raw = Maps(SimpleNamespace(**plain, _recording=view._recording, _data=view._data))
-    weights = np.asarray(raw.one(view.layer, view.head)[query], np.float64)
-    hidden = raw.hidden(view.layer, view.head)
+    weights = np.asarray(raw.one(layer, head)[query], np.float64)
+    hidden = raw.hidden(layer, head)
     return weights, weights > 0 if hidden is None else ~hidden[query]
 
 
@@ -193,14 +209,6 @@ def _agree(scores: np.ndarray, weights: np.ndarray, allowed: np.ndarray) -> bool
     scores = np.where(allowed, scores, -np.inf)
     powers = np.exp(scores - scores.max())
     return float(np.abs(powers / powers.sum() - weights).max()) < _APART
-
-
-def _versions(model: nn.Module) -> list[tuple[int, int]]:
-    """What changes with the parameters of a model: where each lies, and how often it was set."""
-    return [
-        (p.data_ptr(), 0 if p.is_inference() else p._version)
-        for p in (*model.parameters(), *model.buffers())
-    ]
 
 
 def _values(side: LogitParts, parts: list[Part]) -> np.ndarray:

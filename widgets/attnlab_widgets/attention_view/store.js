@@ -164,10 +164,15 @@ export class Store {
     return content.said ? { said: content.said } : openVectors(asBuffer(buffers[0]), { ...content.header, at: 0 }, n, m);
   }
 
-  /** The parts of the scores of the query that Python asked the model about; {said}: why there are none; null without a model. */
+  /** Whether this is a saved page, which no Python answers. */
+  get saved() {
+    return Boolean(this.model.get("_vector_blocks"));
+  }
+
+  /** The parts of the scores of the query that the model was asked about; {said}: why there are none; {unasked}; null without a model. */
   get origins() {
     const header = this.get("_origins");
-    if (!header?.place) return null;
+    if (!header?.place) return header?.unasked ? header : null;
     return header.said ? header : openOrigins(asBuffer(this.get("_origin_data")), header, this.layers[header.place[1]].m);
   }
 

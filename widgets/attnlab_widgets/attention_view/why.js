@@ -3,7 +3,7 @@
 import { bitmap, button, el, hatchKey, plain, sized } from "#parts/dom.js";
 import { lookup, level, painted } from "#lib/colours.js";
 import { agreement, followed, output, products } from "./steps.js";
-import { written } from "./written.js";
+import { isOf, written } from "./written.js";
 
 const SHOWN = 9; // keys, the strongest ones
 const STEPS = ["Multiply", "Sum and scale", "Bias and mask", "Softmax", "Weigh the values", "Who wrote it"];
@@ -31,7 +31,7 @@ export function whyPanel(store, view) {
     el("div", { class: "av-row av-head-row" }, title, el("span", { class: "av-row av-zoom" }, back, next, shut)),
     el("div", { class: "av-row av-steps", role: "group", "aria-label": "Steps" }, ...pills),
     said, body, verdict);
-  let [open, step, query, key, asked] = [false, 0, 0, null, ""];
+  let [open, step, query, key, asked, sought] = [false, 0, 0, null, "", ""];
   let vectors = null; // of the chosen head, or {said}
   let opener = null;
 
@@ -60,7 +60,14 @@ export function whyPanel(store, view) {
   }
 
   /** The first and last step that can be shown. */
-  const ends = () => [vectors && !vectors.said ? 0 : WROTE, store.origins?.parts ? WROTE : WROTE - 1];
+  const ends = () => [vectors && !vectors.said ? 0 : WROTE, tellsWho() ? WROTE : WROTE - 1];
+
+  /** Whether there are parts to show, or Python can be asked for them. */
+  function tellsWho() {
+    const { origins } = store;
+    if (!origins || origins.parts) return Boolean(origins);
+    return !store.saved && (step === WROTE || !isOf(store, query));
+  }
 
   function go(to) {
     const [first, last] = ends();
@@ -101,17 +108,29 @@ export function whyPanel(store, view) {
     }
     if (step === WROTE) wrote(layer, head, missing);
     else explain(layer, head);
-    if (step === 1 && store.origins?.said) verdict.append(` ${store.origins.said}`);
+    if (step === 1 && store.origins?.said && !tellsWho()) verdict.append(` ${store.origins.said}`);
   }
 
   /** The last step: from which earlier outputs the score comes. */
   function wrote(layer, head, missing) {
     if (key === null || key >= store.shape.m) key = strongestOf(layer, head);
-    const found = written(store, word, query, key);
+    const found = written(store, word, query, key, (place) => {
+      node.focus({ preventScroll: true }); // the button goes, keys are still heard
+      store.set(place);
+    });
+    if (found.asks) seek([store.step, layer, head, query, key]);
     said.replaceChildren(...found.said);
     body.replaceChildren(...(found.body ? [found.body] : []));
     verdict.classList.remove("av-status");
     verdict.textContent = missing ? `The other steps are not shown: ${vectors?.said ?? "their vectors are on their way."}` : "";
+  }
+
+  /** Ask Python for the parts of a pair, once: it answers in the state of the view. */
+  function seek(place) {
+    const now = [store.loads, ...place].join();
+    if (store.saved || now === sought) return;
+    sought = now;
+    store.model.send({ origins: place });
   }
 
   const strongestOf = (layer, head) => {
