@@ -4,6 +4,7 @@ A patch of P × P pixels with C channels is a row of P²·C numbers: row, column
 stand in reading order. Common mistakes, and the paper: ``attnlab.systems.vit``.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch.nn import functional as F
 
 from attnlab.core.options import Size
 from attnlab.core.shapes import checked
+from attnlab.core.tracing import is_abstract, transformed
 from attnlab.models.inputs import check_tensor
 
 
@@ -81,9 +83,12 @@ def resized_positions(
 
 
 def check_finite(source: Tensor, real: Tensor | None = None) -> None:
-    """A ValueError where a source (b, s, numbers) holds NaN or infinity at what is ``real``."""
-    if torch.compiler.is_compiling() or source.is_meta:
-        return
+    """A ValueError where a source (b, s, numbers) holds NaN or infinity at what is ``real``.
+
+    On a GPU the check waits for the device. Nothing is checked where no number can be read.
+    """
+    if not _readable(source) or math.isfinite(source.detach().sum().item()):
+        return  # a sum is finite only if all its numbers are
     wrong = ~source.isfinite().flatten(2).all(-1)
     wrong = wrong if real is None else wrong & real
     if wrong.any():
@@ -92,6 +97,10 @@ def check_finite(source: Tensor, real: Tensor | None = None) -> None:
             f"source should hold finite numbers, but vector {place} of row {row} has NaN or "
             "infinity; mend the images, or mark what is not there by source_padding"
         )
+
+
+def _readable(x: Tensor) -> bool:
+    return not (is_abstract(x) or transformed())
 
 
 def grid_of(size: Any, patch: int) -> tuple[int, int]:
@@ -128,8 +137,8 @@ def check_images(images: Any, channels: int) -> None:
 
 
 def check_brightness(name: str, values: Tensor) -> None:
-    """A ValueError unless all values lie from 0 to 1."""
-    if torch.compiler.is_compiling() or values.is_meta or not values.numel():
+    """A ValueError unless all values lie from 0 to 1; it waits and checks as ``check_finite``."""
+    if not values.numel() or not _readable(values):
         return
     low, high = (each.item() for each in values.detach().aminmax())
     if not 0 <= low <= high <= 1:

@@ -62,8 +62,8 @@ def test_what_the_docstring_tells_stands_in_the_rows() -> None:
     alike = each("both sides", "after a span") - each("causal", "after a span")
     assert alike.mean() == pytest.approx(0.006, abs=0.0006)
     assert alike.std() / 3**0.5 == pytest.approx(0.018, abs=0.0006)
-    for arm, cost in {"encoder": 0.28, "causal": 0.52}.items():
+    for arm, cost in {"encoder": 0.27, "causal": 0.53}.items():
         found = each(arm, "after a span, swapped") - each(arm, "after a span")
-        assert found.mean() == pytest.approx(cost, abs=0.015)
+        assert found.mean() == pytest.approx(cost, abs=0.006)
     for what in ("further on", "before any span", "without spans"):
         assert (each("encoder", what) - each("causal", what)).mean().abs() < 0.02

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from attnlab.systems.patches import check_brightness, check_finite
 from tests.systems.built import SYSTEMS
 
 LOOKS = (
@@ -151,3 +153,33 @@ def test_padding_of_a_source_that_is_not_given_is_refused():
     tokens = torch.zeros(2, 3, dtype=torch.long)
     with pytest.raises(ValueError, match="source_padding needs the source"):
         text.model(tokens, source_padding=torch.ones(2, 4, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("check", [check_finite, partial(check_brightness, "images")])
+def test_numbers_that_cannot_be_read_are_not_checked(check: Callable[[Tensor], None]) -> None:
+    """Inside vmap and on the meta device."""
+    wrong = torch.full((2, 3, 4, 5), torch.nan)
+    with pytest.raises(ValueError, match="nan|NaN"):
+        check(wrong[0])
+    check(wrong[0].to("meta"))
+
+    def through(images: Tensor) -> Tensor:
+        check(images)
+        return images + 1
+
+    assert torch.func.vmap(through)(wrong).isnan().all()
+
+
+def test_large_numbers_are_finite_though_their_sum_is_not() -> None:
+    large = torch.full((1, 2, 3), torch.finfo(torch.float32).max)
+    assert large.sum().isinf()
+    check_finite(large)
+
+
+def test_what_is_marked_as_absent_may_hold_anything() -> None:
+    source = torch.zeros(2, 3, 4)
+    source[1, 2, 0] = torch.nan
+    real = torch.tensor([[True] * 3, [True, True, False]])
+    check_finite(source, real)
+    with pytest.raises(ValueError, match="vector 2 of row 1"):
+        check_finite(source, ~real)
