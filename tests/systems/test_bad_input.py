@@ -159,7 +159,7 @@ def test_padding_of_a_source_that_is_not_given_is_refused():
 def test_numbers_that_cannot_be_read_are_not_checked(check: Callable[[Tensor], None]) -> None:
     """Inside vmap and on the meta device."""
     wrong = torch.full((2, 3, 4, 5), torch.nan)
-    with pytest.raises(ValueError, match="nan|NaN"):
+    with pytest.raises(ValueError, match=r"nan|NaN"):
         check(wrong[0])
     check(wrong[0].to("meta"))
 
