@@ -4,11 +4,14 @@ With p devices, N parameters, T tokens in a step, and numbers of 2 bytes, each d
 training step, in numbers:
 
     data        2 (p-1)/p N                   an all-reduce of the gradients
-    sharded     2 (p-1)/p N, or 3 (p-1)/p N   reduce-scatter of gradients, all-gather of weights
+    sharded     x (p-1)/p N                   reduce-scatters of gradients, all-gathers of weights
     tensor      8 (p-1)/p T dim each layer    four all-reduces of activations, two of them backward
     pipeline    2 T dim                       activations to the next stage, gradients back
     experts     4 (p-1)/p k (T/p) dim a layer  two all-to-alls forward, two backward; k experts each
-    context     ``ring.numbers_sent``, ``ulysses.numbers_sent``
+    context     ``ring.bytes_sent``, ``ulysses.numbers_sent``
+
+Parameters that are on every device have the all-reduce of ``data`` as well: all of them under
+``context``, those of ``Model.beside_experts`` under ``experts``.
 
 The tokens of ``data``, ``sharded``, ``experts`` and ``context`` are divided; those of ``tensor``
 and ``pipeline`` are not. With s stages and m microbatches a pipeline's step has 2 (m + s - 1)
@@ -16,8 +19,10 @@ slots, and each stage is idle in (s-1)/(m+s-1) of them.
 
 Adam in mixed precision holds 2 bytes of weights, 2 of gradients and 12 of float32 numbers (weights
 and two moments) for each parameter. Sharded among p devices, from the right: 1 divides the 12, 2
-also the gradients, 3 also the weights, which are then gathered for the forward and again for the
-backward pass, of every microbatch.
+also the gradients, 3 also the weights. Gradients that are held divided are reduced after every
+microbatch, and weights that are held divided are gathered for its forward and again for its
+backward pass. So with m microbatches x is 2 in stage 1, m + 1 in stage 2 and 3 m in stage 3; and
+one layer at a time is whole (``whole_layer_held``).
 
 ``plans`` goes through all ways to cut a cluster into tensor × pipeline × data. Its seconds are
 floors by these formulas: nothing overlaps, but products run at the given rate and links at theirs.
@@ -82,9 +87,20 @@ class Model:
         return (3 if self.gates else 2) * self.dim * self.hidden
 
     @property
+    def layer(self) -> int:
+        """Numbers in the matrices of one layer."""
+        return self._layer(self.experts)
+
+    @property
     def parameters(self) -> int:
         """Numbers in all matrices."""
         return self._with(self.experts)
+
+    @property
+    def beside_experts(self) -> int:
+        """Numbers in the matrices that are on every device where the experts are divided:
+        attention, routers and the embedding."""
+        return self.parameters - self.layers * self.experts * self.expert
 
     @property
     def used(self) -> int:
@@ -92,9 +108,11 @@ class Model:
         return self._with(self.chosen)
 
     def _with(self, experts: int) -> int:
+        return self.layers * self._layer(experts) + self.vocab * self.dim
+
+    def _layer(self, experts: int) -> int:
         router = self.dim * self.experts if self.experts > 1 else 0
-        layer = 4 * self.dim**2 + experts * self.expert + router
-        return self.layers * layer + self.vocab * self.dim
+        return 4 * self.dim**2 + experts * self.expert + router
 
     def flops(self, tokens: int, n: int, *, again: bool = True) -> int:
         """Operations of one training step on texts of n tokens: 2 for each multiply-add, backward
@@ -143,10 +161,14 @@ def data_sent(numbers: int, devices: int) -> int:
 
 
 def sharded_sent(numbers: int, devices: int, stage: int = 1, microbatches: int = 1) -> int:
-    """A reduce-scatter of gradients and an all-gather of weights; in stage 3, where no device keeps
-    all weights, two all-gathers for each microbatch."""
+    """Reduce-scatters of gradients and all-gathers of weights, one of each in stages 0 and 1.
+
+    In stage 2 no device keeps all gradients between microbatches, so that each microbatch has a
+    reduce-scatter of its own; in stage 3 also two all-gathers, since none keeps all weights.
+    """
     m = check_integer("`microbatches`", microbatches, at_least=1)
-    return (2 * m + 1 if _stage(stage) == 3 else 2) * _others(numbers, devices)
+    exchanges = (2, 2, m + 1, 3 * m)[_stage(stage)]
+    return exchanges * _others(numbers, devices)
 
 
 def tensor_sent(model: Model, tokens: int, devices: int, *, again: bool = False) -> int:
@@ -214,6 +236,22 @@ def states_held(numbers: int, devices: int = 1, stage: int = 0) -> float:
     return sum(held(numbers, devices, stage))
 
 
+def whole_layer_held(model: Model, *, devices: int, stage: int, parts: int = 1) -> float:
+    """Bytes of the layer that is whole for a moment, beside what ``held`` counts: in stage 2 its
+    gradients until they are reduced, in stage 3 also its weights, which have been gathered.
+
+    devices: among which the states are sharded; on one of them nothing is gathered.
+    parts: devices that divide the layer by tensor parallelism.
+    The embedding is taken for the layer where it is larger. Layers that are gathered ahead of time
+    would come to it.
+    """
+    _, p = _whole(1, devices)
+    check_integer("`parts`", parts, at_least=1)
+    largest = max(model.layer, model.vocab * model.dim)
+    whole = sum(STATES[i] for i in range(2) if i >= len(STATES) - _stage(stage))
+    return whole * largest / parts if p > 1 else 0.0
+
+
 def activations_held(model: Model, n: int, *, parts: int = 1, layers: int, waiting: int) -> float:
     """Bytes of activations, for texts of n tokens one at a time: the inputs of ``layers`` layers of
     each text that waits for its backward pass, and one layer in full.
@@ -231,8 +269,9 @@ def activations_held(model: Model, n: int, *, parts: int = 1, layers: int, waiti
 class Product(NamedTuple):
     """Seconds of a product whose rows lie on several devices.
 
-    products, sends: of the one and of the other alone. apart: an all-gather and then one product.
-    together: each shard is multiplied while the next one travels (``steps.travelling_product``).
+    products: all products of a device, without any exchange. sends: all that it sends, without any
+    product. apart: an all-gather and then one product. together: each shard is multiplied while the
+    next one travels (``steps.travelling_product``).
     """
 
     products: float
@@ -242,23 +281,27 @@ class Product(NamedTuple):
 
 
 def product(
-    rows: int, dim: int, columns: int, devices: int, *, flops: float, sent: float
+    rows: int, dim: int, columns: int, devices: int, *, flops: float, link: float
 ) -> Product:
-    """A floor of the time of x W, x: (rows, dim) divided by rows, W: (dim, columns) on a device.
+    """A floor of the time of x W.
 
-    flops: operations a second in the products of a shard. sent: bytes a second that a device sends.
+    rows, dim: of x (rows, dim), whose rows are divided: (rows / devices, dim) on each device.
+    columns: of the matrix W (dim, columns) that one device holds.
+    flops: operations a second in the products of a shard.
+    link: bytes a second that a device sends.
+
     The first shard is there; each other one travels while the one before it is multiplied, so that
     a step takes the longer of the two. Raises ValueError for rows that cannot be divided.
     """
     given = {"rows": rows, "dim": dim, "columns": columns, "devices": devices}
     for name, value in given.items():
         check_integer(f"`{name}`", value, at_least=1)
-    for name, rate in {"flops": flops, "sent": sent}.items():
+    for name, rate in {"flops": flops, "link": link}.items():
         check_positive(name, rate)
     if rows % devices:
         raise ValueError(f"{rows} rows cannot be divided among {devices} devices")
     shard = rows // devices
-    work, travel = 2 * shard * dim * columns / flops, BYTES * shard * dim / sent
+    work, travel = 2 * shard * dim * columns / flops, BYTES * shard * dim / link
     products, sends = devices * work, (devices - 1) * travel
     steps = (devices - 1) * max(work, travel)
     return Product(products, sends, products + sends, steps + work)
@@ -322,9 +365,10 @@ def _before(stage: int, slot: Slot, stages: int) -> list[tuple[int, Slot]]:
 class Plan(NamedTuple):
     """One way to cut a cluster: each device is one of tensor × pipeline × data.
 
-    states, activations: bytes on a device. sent: bytes that it sends in one step, for the tensor
-    parts, between stages, and between replicas. seconds: the step, if nothing overlaps.
-    idle: share of the step in which a stage waits. fits: whether the memory is enough.
+    states, whole_layer, activations: bytes on a device (``memory``: of all three).
+    sent: bytes that it sends in one step, for the tensor parts, between stages, and between
+    replicas. seconds: the step, if nothing overlaps. idle: share of the step in which a stage
+    waits. fits: whether the memory is enough.
     """
 
     tensor: int
@@ -332,6 +376,7 @@ class Plan(NamedTuple):
     data: int
     stage: int
     states: float
+    whole_layer: float
     activations: float
     sent: tuple[int, int, int]
     idle: float
@@ -340,7 +385,7 @@ class Plan(NamedTuple):
 
     @property
     def memory(self) -> float:
-        return self.states + self.activations
+        return self.states + self.whole_layer + self.activations
 
 
 def plan(
@@ -356,8 +401,9 @@ def plan(
     """What one division costs, in a step of ``batch`` texts of n tokens.
 
     The devices that tensor × pipeline leaves are replicas, which share the batch; each passes its
-    texts through the pipeline one at a time, and keeps min(texts, stages) of them waiting (one
-    forward, one backward in turn: Narayanan et al., section 2.2). Experts are on every replica.
+    texts through the pipeline one at a time, so that a text is a microbatch, and keeps min(texts,
+    stages) of them waiting (one forward, one backward in turn: Narayanan et al., section 2.2).
+    Experts are on every replica.
 
     Raises ValueError, with the reason, for a division that cannot be made.
     """
@@ -372,6 +418,7 @@ def plan(
         BYTES * sharded_sent(own, data, stage, texts),
     )
     states = states_held(own, data, stage)
+    whole_layer = whole_layer_held(model, devices=data, stage=stage, parts=tensor)
     waiting = min(texts, pipeline)
     activations = activations_held(model, n, parts=tensor, layers=layers, waiting=waiting)
     idle = idle_share(pipeline, texts)
@@ -381,10 +428,10 @@ def plan(
     # The all-reduces of a pass are part of a stage's slot, so that waiting stages wait for them.
     slots = products + sent[0] / (inside if tensor <= cluster.machine else between)
     seconds = slots / (1 - idle) + (sent[1] + sent[2]) / outside
-    fits = states + activations <= cluster.memory
-    return Plan(
-        tensor, pipeline, data, stage, states, activations, sent, idle, seconds, fits
-    )  # fmt: skip
+    found = Plan(
+        tensor, pipeline, data, stage, states, whole_layer, activations, sent, idle, seconds, False
+    )
+    return found._replace(fits=found.memory <= cluster.memory)
 
 
 def _replicas(model: Model, cluster: Cluster, batch: int, parts: int, pipeline: int) -> int:
@@ -405,8 +452,7 @@ def _replicas(model: Model, cluster: Cluster, batch: int, parts: int, pipeline: 
 
 def plans(model: Model, cluster: Cluster, *, batch: int, n: int) -> list[Plan]:
     """Every division of the cluster that can be made, those that fit first, the shortest step
-    first among them. Of the stages of sharding there are 0, 1 and 3: 2 sends what 1 sends and
-    holds less, but needs the gradients of microbatches reduced as they come."""
+    first among them; each in all stages of sharding, where there are replicas."""
     check_integer("`batch`", batch, at_least=1)
     check_integer("`n`", n, at_least=1)
     found = []
@@ -419,6 +465,6 @@ def plans(model: Model, cluster: Cluster, *, batch: int, n: int) -> list[Plan]:
                 continue
             found += [
                 plan(model, cluster, batch=batch, n=n, tensor=parts, pipeline=pipeline, stage=stage)
-                for stage in ((0, 1, 3) if data > 1 else (0,))
+                for stage in (STAGES if data > 1 else (0,))
             ]
     return sorted(found, key=lambda each: (not each.fits, each.seconds))

@@ -13,7 +13,8 @@ Sent by each process, in numbers, with g heads of keys and values of widths d an
     forward    (P - 1) (n/P) g (d + e)
     backward   (2P - 1) (n/P) g (d + e)      keys and values P - 1 times, their gradients P times
 
-Half precisions travel as they are; sums, and so the gradients, are in float32.
+Keys and values of a half precision travel as they are; sums, and so the gradients, are in float32
+(``bytes_sent``).
 
 In a causal text the last process of contiguous shards has twice the work of the mean, and the
 others wait for it in every round; ``layout="zigzag"`` gives all the same (``layouts``).
@@ -160,3 +161,24 @@ def numbers_sent(
         return 0, 0
     shard = batch * (n // processes) * kv_heads * (width + value_width)
     return (processes - 1) * shard, (2 * processes - 1) * shard
+
+
+def bytes_sent(
+    n: int,
+    processes: int,
+    kv_heads: int,
+    width: int,
+    value_width: int,
+    dtype: torch.dtype,
+    *,
+    batch: int = 1,
+) -> tuple[int, int]:
+    """By the formula, the bytes that each process sends: forward, backward.
+
+    dtype: of keys and values, which travel in it, forward and backward; their gradients travel in
+        float32, or in float64 where that is the dtype.
+    """
+    forward, backward = numbers_sent(n, processes, kv_heads, width, value_width, batch=batch)
+    own = torch.empty(0, dtype=dtype)
+    of_a_gradient = upcast_dtype(own).itemsize
+    return dtype.itemsize * forward, dtype.itemsize * forward + of_a_gradient * (backward - forward)

@@ -64,6 +64,8 @@ def test_values_gradients_and_bytes(processes):
             numbers = [sum(s.numbers for s in sent) for sent in (sent_forward, sent_backward)]
             if way == "ring":
                 assert tuple(numbers) == ring.numbers_sent(n, processes, G, D, E, batch=B)
+                claimed = ring.bytes_sent(n, processes, G, D, E, torch.float64, batch=B)
+                assert sum(s.bytes for s in sent_backward) == claimed[1]
             elif way == "ulysses":
                 assert tuple(numbers) == ulysses.numbers_sent(n, processes, H, G, D, E, batch=B)
             elif processes != 3:
@@ -86,9 +88,9 @@ def test_fewer_heads_of_keys_than_processes_and_half_precision():
     exact = one_process(*(x.double() for x in given), True)
     for mine, other in zip((shared.out, *shared.gradients), exact, strict=True):
         torch.testing.assert_close(mine.double(), other, rtol=0.02, atol=0.02)
-    assert (
-        sum(s.bytes for s in shared.forward[0]) == 2 * ring.numbers_sent(16, 2, G, D, E, batch=B)[0]
-    )
+    claimed = ring.bytes_sent(16, 2, G, D, E, torch.bfloat16, batch=B)
+    for sent in zip(shared.forward, shared.backward, strict=True):
+        assert tuple(sum(s.bytes for s in way) for way in sent) == claimed
 
 
 # ---- PyTorch's own ring and order

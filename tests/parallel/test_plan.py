@@ -152,8 +152,6 @@ def test_sharding_divides_from_the_right_and_sends():
     assert [plans.sharded_sent(1_000, 10, stage) for stage in (0, 1, 2, 3)] == [
         *(1_800, 1_800, 1_800, 2_700)
     ]
-    assert plans.sharded_sent(1_000, 10, 3, microbatches=4) == 9 * 900
-    assert plans.sharded_sent(1_000, 10, 1, microbatches=4) == 2 * 900
     assert plans.data_sent(1_000, 1) == 0
 
 
@@ -175,7 +173,13 @@ def test_a_plan_adds_up_what_the_formulas_say():
     assert found.seconds == pytest.approx(expected)
     assert found.fits == (found.memory <= 1e6)
     third = plan(SMALL, CLUSTER, batch=8, n=10, tensor=2, pipeline=2, stage=3)
-    assert third.sent[2] == 2 * 9 * (own // 2)  # 4 texts a replica
+    assert third.sent[2] == 2 * 12 * (own // 2)  # 4 texts a replica
+    # Weights and gradients of a layer that two devices share, 2 bytes each.
+    layer = (4 * 20**2 + 2 * 20 * 28) / 2
+    assert third.memory == states_held(own, 2, 3) + 4 * layer + third.activations
+    second = plan(SMALL, CLUSTER, batch=8, n=10, tensor=2, pipeline=2, stage=2)
+    assert second.memory == states_held(own, 2, 2) + 2 * layer + second.activations
+    assert found.memory == found.states + found.activations
 
 
 def test_plans_that_fit_come_first_and_the_fastest_of_them():
@@ -217,18 +221,84 @@ def _plan(batch=8, **options):
     return plan(SMALL, CLUSTER, batch=batch, n=10, **options)
 
 
-def test_what_is_held_is_the_sum_of_its_parts_and_each_stage_divides_one_more():
-    parts = [plans.held(70, 7, stage) for stage in (0, 1, 2, 3)]
-    assert parts == [(140, 140, 840), (140, 140, 120), (140, 20, 120), (20, 20, 120)]
-    assert [states_held(70, 7, stage) for stage in (0, 1, 2, 3)] == [sum(each) for each in parts]
+def sharded_update(group, weights, x, stage, microbatches):
+    """One step of x ↦ (x · w)² / 2 in a stage of sharding: this process's part of the new weights,
+    the numbers that it keeps between microbatches, and the bytes that it sent."""
+    own = weights.chunk(group.size)[group.rank].clone()
+    whole = None if stage == 3 else weights.clone()
+    kept = torch.zeros_like(weights if stage < 2 else own)
+    before = len(group.sent)
+
+    def all_weights():
+        return torch.cat(group.all_gather(own, "weights")) if whole is None else whole
+
+    def reduced(gradient):
+        return group.reduce_scatter(gradient.chunk(group.size), "gradients")
+
+    for rows in x.chunk(group.size)[group.rank].chunk(microbatches):
+        products = rows @ all_weights()  # forward
+        slope = torch.autograd.functional.jacobian(
+            lambda w, rows=rows: (rows @ w).pow(2).sum() / 2, all_weights()
+        )  # backward, with the weights gathered again
+        assert torch.allclose(slope, rows.T @ products)
+        kept += slope if stage < 2 else reduced(slope)
+    own = own - 0.1 * (reduced(kept) if stage < 2 else kept)
+    if whole is not None:
+        whole = torch.cat(group.all_gather(own, "weights"))
+    numbers = (own if whole is None else whole).numel(), kept.numel()
+    return own, numbers, sum(each.bytes for each in group.sent[before:])
 
 
-@pytest.mark.parametrize(("sent", "hidden"), [(1e9, True), (1e4, False)])
-def test_a_product_whose_rows_travel_takes_as_long_as_its_steps_one_by_one(sent, hidden):
+def all_stages(group, weights, x, cases):
+    return [sharded_update(group, weights, x, *case) for case in cases]
+
+
+def test_stages_of_sharding_hold_and_send_what_is_claimed_of_several_microbatches():
+    generator = torch.Generator().manual_seed(7)
+    weights = torch.randn(12, generator=generator, dtype=torch.float64)
+    x = torch.randn(36, 12, generator=generator, dtype=torch.float64)
+    exact = weights - 0.1 * (x.T @ (x @ weights))
+    p, cases = 3, [(stage, m) for stage in (1, 2, 3) for m in (1, 4)]
+    found = in_processes(all_stages, p, weights, x, cases)
+    for number, (stage, m) in enumerate(cases):
+        each = [of_one[number] for of_one in found]
+        torch.testing.assert_close(torch.cat([own for own, _, _ in each]), exact)
+        claimed = plans.held(12, p, stage)
+        for _, numbers, sent in each:
+            assert numbers == (claimed.weights / plans.BYTES, claimed.gradients / plans.BYTES)
+            assert sent == 8 * plans.sharded_sent(12, p, stage, m)
+
+
+def test_adams_numbers_are_those_that_no_stage_but_the_first_leaves_whole():
+    """12 bytes for each parameter; in real processes: ``test_a_sharded_update_is_the_update``."""
+    assert [plans.held(70, 7, stage).adam for stage in (0, 1, 2, 3)] == [840, 120, 120, 120]
+
+
+@pytest.mark.parametrize("vocab", [13, 500])
+def test_the_layer_that_is_whole_for_a_moment_is_the_largest(vocab):
+    model = Model(layers=6, dim=20, heads=4, vocab=vocab, hidden=28, experts=2)
+    matrices = [nn.Linear(20, 20, bias=False)] * 4 + [nn.Linear(20, 2, bias=False)]
+    matrices += [nn.Linear(20, 28, bias=False), nn.Linear(28, 20, bias=False)] * 2
+    layer = sum(each.weight.numel() for each in matrices)
+    largest = max(layer, nn.Embedding(vocab, 20).weight.numel())
+    assert model.layer == layer
+    for stage, bytes_ in {0: 0, 1: 0, 2: 2, 3: 4}.items():
+        found = plans.whole_layer_held(model, devices=5, stage=stage, parts=4)
+        assert found == bytes_ * largest / 4
+        assert plans.whole_layer_held(model, devices=1, stage=stage) == 0
+
+
+def test_numbers_beside_the_experts_are_those_of_a_model_without_feed_forward_layers():
+    model = Model(layers=3, dim=8, heads=2, vocab=5, hidden=16, experts=4, chosen=2)
+    assert model.beside_experts == 3 * (4 * 8 * 8 + 8 * 4) + 5 * 8
+
+
+@pytest.mark.parametrize(("link", "hidden"), [(1e9, True), (1e4, False)])
+def test_a_product_whose_rows_travel_takes_as_long_as_its_steps_one_by_one(link, hidden):
     """The clock of one device: a shard is multiplied once it is there and it has the time."""
     rows, dim, columns, p, flops = 15, 7, 11, 5, 1e6
-    found = plans.product(rows, dim, columns, p, flops=flops, sent=sent)
-    work, travel = 2 * 3 * dim * columns / flops, 2 * 3 * dim / sent
+    found = plans.product(rows, dim, columns, p, flops=flops, link=link)
+    work, travel = 2 * 3 * dim * columns / flops, 2 * 3 * dim / link
     there = done = 0.0
     for _ in range(p):
         begins = max(there, done)
@@ -237,13 +307,13 @@ def test_a_product_whose_rows_travel_takes_as_long_as_its_steps_one_by_one(sent,
     assert found.apart == pytest.approx(2 * rows * dim * columns / flops + (p - 1) * travel)
     assert (found.together == pytest.approx(found.products)) is hidden
     assert found.together < found.apart
-    alone = plans.product(rows, dim, columns, 1, flops=flops, sent=sent)
+    alone = plans.product(rows, dim, columns, 1, flops=flops, link=link)
     assert (alone.sends, alone.apart) == (0, alone.together)
 
 
 def test_a_product_that_cannot_be_divided_is_refused():
     with pytest.raises(ValueError, match="16 rows cannot be divided among 5 devices"):
-        plans.product(16, 7, 11, 5, flops=1.0, sent=1.0)
-    for wrong in ({"flops": 0.0}, {"sent": -1.0}):
+        plans.product(16, 7, 11, 5, flops=1.0, link=1.0)
+    for wrong in ({"flops": 0.0}, {"link": -1.0}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
-            plans.product(15, 7, 11, 5, **({"flops": 1.0, "sent": 1.0} | wrong))
+            plans.product(15, 7, 11, 5, **({"flops": 1.0, "link": 1.0} | wrong))
