@@ -6,6 +6,7 @@ from html import escape
 from pathlib import Path
 
 from attnlab_widgets import Walk
+from attnlab_widgets.walk import TITLE as WALK
 
 import attnlab
 from attnlab.core.card import Card
@@ -15,8 +16,6 @@ from docs.mechanisms import families, title_of
 from docs.places import HOME, ROOT, Sources, address_of, html_block
 from docs.widgets import frame, framed
 from tools.readme import lessons
-
-WALK = "Walk through a model"
 
 
 def write(sources: Sources) -> None:

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 import torch
 import traitlets
-from attnlab_widgets.walk import Walk
+from attnlab_widgets.walk import Walk, words
 from attnlab_widgets.walk.draws import drawn, uniform
 from attnlab_widgets.walk.example import hostile
-from attnlab_widgets.walk.forward import steps
 
 from attnlab.lens.watch import watch
 from attnlab.models.tiny import TinyTransformer
@@ -60,7 +59,7 @@ def test_every_pass_is_that_of_the_model(options: Any, silent: list[Any]) -> Non
         assert torch.allclose(run[f"{layer}.query"], record.queries[0], rtol=1e-6, atol=1e-7)
         for head in range(2):
             assert run[f"{layer}.gathered"][head].any() != ([layer, head] in silent)
-    assert [*run] == [step.key for step in steps(3)], "in order"
+    assert [*run] == [step.key for step in walk.steps], "in order"
 
 
 def test_the_shipped_copier_is_sent_in_half_precision_without_loss() -> None:
@@ -73,6 +72,63 @@ def test_the_shipped_copier_is_sent_in_half_precision_without_loss() -> None:
     assert torch.allclose(walk.run()["logits"], logits, rtol=0, atol=1e-12)
 
 
+def test_a_text_is_as_long_as_a_page_computes_at_once() -> None:
+    big = TinyTransformer(64, dim=128, layers=4, heads=4, max_len=200)
+    walk = Walk(big, "abc")
+    assert walk.network.longest == walk._told["maxLen"] == 72
+    with pytest.raises(traitlets.TraitError, match="That is 73 tokens, and the page computes at "):
+        walk.text = "a" * 73
+    walk.text = "a" * 71
+    assert len(walk.write(5)) == 1
+    assert Walk().network.longest == 64
+
+
+def test_names_may_hold_braces() -> None:
+    walk = Walk(small(), "{{a}", names=["{", "{a}", "{}", "b", "c"])
+    assert walk.tokens() == [0, 1]
+    with pytest.raises(traitlets.TraitError, match=re.escape("know “x”. It knows 5 tokens: {, {a")):
+        walk.text = "x"
+
+
+def test_a_token_that_would_join_the_text_is_not_written() -> None:
+    names, ended = ["a", "b", "ab", "abc", "c"], set()
+    for seed in range(30):
+        walk = Walk(small(), "ac", names=names, seed=seed, temperature=2)
+        added = walk.write(9)
+        assert walk.text == "ac" + added
+        ended.add(len(walk.tokens()))
+        walk.network.read(walk.text)
+    assert min(ended) < 11 == max(ended)
+
+
+def test_every_sentence_is_true_of_the_model() -> None:
+    def says(key: str, **options: Any) -> str:
+        return next(step.says for step in Walk(small(**options), "abc").steps if step.key == key)
+
+    for key in ("0.norm", "0.norm2", "norm"):
+        assert says(key).endswith("brought to mean 0 and variance 1, then scaled and shifted.")
+    assert says("position", positions="none") == "This model adds no vectors of places: zeros."
+    assert says("logits").startswith("Times the vector of every letter: ")
+    assert says("logits", tie=False).startswith("Times a matrix with a row for every letter: ")
+    assert "letter and 0.3: a score" in says("logits", logit_scale=0.3)
+    assert says("0.hidden").startswith("A wider layer, ")
+    assert says("0.hidden", hidden=7).startswith("A narrower layer, ")
+    assert says("0.hidden", hidden=12).startswith("A layer as wide as the stream, ")
+    names = [step.name for step in Walk(small(), "abc").steps if step.part == "layer 0"]
+    assert len(set(names)) == len(names)
+
+
+def test_only_of_the_copier_it_is_said_what_it_was_trained_for() -> None:
+    told = Walk()._told
+    assert "trained to continue what repeats" in told["about"]
+    assert "silence head 1.0" in told["try"]
+    other = Walk(small(), "abc")._told
+    assert other["about"].startswith(
+        "A language model of 3 layers with 2 heads each, vectors of 12"
+    )
+    assert other["try"] == ""
+
+
 def test_it_begins_where_a_head_copies() -> None:
     walk = Walk()
     assert walk.description() == (
@@ -81,6 +137,10 @@ def test_it_begins_where_a_head_copies() -> None:
     )
     walk.silent = [[1, 0]]
     assert walk.description().endswith("It is silent: nothing that it gathers is passed on.")
+    walk.step = next(at for at, step in enumerate(walk.steps) if step.key == "1.gathered")
+    assert walk.description().endswith(
+        "32 numbers, all zeros. It is silent: what it gathers is replaced by zeros."
+    )
     walk.step, walk.at = 31, 17
     assert re.search(r"After “n” \(17\): “c” 9\d\.\d %, “", walk.description())
     walk.step = 0
@@ -182,6 +242,8 @@ def test_other_bad_arguments() -> None:
         (lambda: Walk(small(), "abc", silent=three), "a head of silent` should be a list"),
         (lambda: Walk(small(), "abc", temperature=3), "should be from 0 to 2, got 3"),
         (lambda: Walk(small(), "abc", top_k=0), "`top_k` should be from 1 to 5, got 0"),
+        (lambda: Walk(small(), "abc", top_k=10**9), "should be from 1 to 5, got 1000000000"),
+        (lambda: Walk(small(), "abc", top_k=three), "'top_k' trait of a Walk instance expected"),
         (lambda: Walk(small(), "abc", seed=-1), "`seed` should be from 0 to 2147483647"),
     ):  # fmt: skip
         with pytest.raises((TypeError, ValueError, traitlets.TraitError), match=re.escape(said)):
@@ -193,6 +255,9 @@ def test_the_still_picture_follows_the_step() -> None:
     weights = walk.still()
     assert "hatch" in [kind for kind, _ in weights.parts]
     assert "weight 0" in weights.svg("")
+    answer = Walk(step=31).still().svg("")
+    assert "probability 0" in answer
+    assert "only key" not in answer
     pictures = set()
     for step in range(len(walk.steps)):
         walk.step = step
@@ -203,16 +268,19 @@ def test_the_still_picture_follows_the_step() -> None:
 
 # The page
 
+ROUNDED = (0.125, -0.125, 0.375, -0.001, 0.0, -0.0, 1.005, 0.00125, 0.99949, 1e-9, -7.5, 2.675)
+
 
 def cases() -> list[dict[str, Any]]:
     """What Python computes and says of a few models: the end of each step, sentences, letters."""
-    words = ("<b>", "b", "\u202ec", "e e", "␣")
+    names = ("<b>", "b", "\u202ec", "e e", "␣")
     shown = [
         Walk(small(), "abcddecab", silent=[[1, 0]]),
         Walk(small(tie=False, positions="sinusoidal"), "abca", silent=[[0, 0], [2, 1]]),
         Walk(small(logit_scale=0.3, positions="none"), "e", silent=[]),
-        Walk(small(attention_options={"bias": True, "head_dim": 5}), "b␣<b>e e␣b", names=words),
-        hostile(words),
+        Walk(small(attention_options={"bias": True, "head_dim": 5}), "b␣<b>e e␣b", names=names),
+        hostile((*names[:3], "{}", "{a}", "{")),
+        Walk(small(), "ac", names=["a", "b", "ab", "abc", "c"], seed=3),
     ]
     return [_case(walk) for walk in shown]
 
@@ -220,7 +288,9 @@ def cases() -> list[dict[str, Any]]:
 def _case(walk: Walk) -> dict[str, Any]:
     state = {"text": walk.text, "silent": walk.silent, "tokens": walk.tokens()}
     run = walk.run()
-    ends = {key: [float(x) for x in values.flatten()[-3:]] for key, values in run.items()}
+    finite = {key: values[values.isfinite()] for key, values in run.items()}
+    ends = {key: [float(x) for x in values[-3:]] for key, values in finite.items()}
+    sums = {key: [float(x.sum()), float(x.square().sum())] for key, x in finite.items()}
     said = []
     for step in range(len(walk.steps)):
         walk.step, walk.at, walk.head = step, step % len(walk.tokens()), step % 2
@@ -235,6 +305,8 @@ def _case(walk: Walk) -> dict[str, Any]:
         "_told": walk._told,
         "numbers": b64encode(walk._numbers).decode(),
         "ends": ends,
+        "sums": sums,
+        "rounded": [[x, words.fixed(x), words.percent(x)] for x in ROUNDED],
         "said": said,
         "sampling": {"temperature": 1.3, "top_k": 4, "seed": 7},
         "written": walk.write(6),

@@ -12,15 +12,23 @@ _LONG, _HIGH, _LEVELS = 120, 10, 61
 
 
 def draw_weights(
-    drawing: Drawing, x: float, y: float, *, signed: bool = False, largest: str = "1"
+    drawing: Drawing,
+    x: float,
+    y: float,
+    *,
+    signed: bool = False,
+    largest: str = "1",
+    name: str = "weight",
 ) -> None:
     """What a colour, a hatched cell and a framed one mean, in a line around ``y``: weights from 0
     to 1, or to the ``largest``, by their square root; ``signed`` adds the colours of maps with both
-    signs."""
+    signs. Of what has another ``name`` nothing is masked."""
     theme = drawing.theme
-    x = _bar(drawing, x, y, CIVIDIS, _LONG, "weight 0", f"{largest} (square root)")
+    x = _bar(drawing, x, y, CIVIDIS, _LONG, f"{name} 0", f"{largest} (square root)")
     if signed:
         x = _bar(drawing, x, y, SIGNED, _LONG // 2, "both signs: −largest", "+largest")
+    if name != "weight":
+        return
     ground, lines = HATCHING["dark" if theme == DARK else "light"]
     steps = np.add.outer(np.arange(2 * _HIGH), np.arange(44)) % 8 < 2
     drawing.map(steps.astype(int), [ground, lines], x, y - 5, 22, _HIGH)

@@ -6,6 +6,7 @@ import { drawn, ordered, uniform } from "../attnlab_widgets/walk/draws.js";
 import { gelu, half, softmax } from "../attnlab_widgets/walk/forward.js";
 import { read } from "../attnlab_widgets/walk/reading.js";
 import { Study } from "../attnlab_widgets/walk/study.js";
+import { fixed, percent } from "../attnlab_widgets/walk/words.js";
 import { modelOf } from "../src/parts/page_model.js";
 
 const cases = JSON.parse(readFileSync(new URL("./walk.json", import.meta.url), "utf8"));
@@ -23,13 +24,32 @@ test("every step of a pass is Python's", () => {
     assert.deepEqual(tokens, one.tokens);
     assert.deepEqual(Object.keys(run), steps.map(({ key }) => key));
     for (const [key, end] of Object.entries(one.ends)) {
-      assert.equal(end.length, Math.min(3, run[key].length));
+      const finite = run[key].filter(Number.isFinite);
+      assert.equal(end.length, Math.min(3, finite.length));
       end.forEach((value, at) => {
-        const found = run[key][run[key].length - end.length + at];
+        const found = finite[finite.length - end.length + at];
         assert.ok(Math.abs(found - value) < 1e-9 * Math.max(1, Math.abs(value)), `${key}: ${found}, not ${value}`);
       });
     }
   }
+});
+
+test("no number of a step is left out", () => {
+  for (const one of cases) {
+    const { run } = studyOf(one);
+    for (const [key, [sum, squares]] of Object.entries(one.sums)) {
+      const finite = run[key].filter(Number.isFinite);
+      const found = [finite.reduce((a, b) => a + b, 0), finite.reduce((a, b) => a + b * b, 0)];
+      const near = 1e-9 * Math.max(1, Math.sqrt(finite.length * squares));
+      assert.ok(Math.abs(found[0] - sum) < near, `${key}: sum ${found[0]}, not ${sum}`);
+      assert.ok(Math.abs(found[1] - squares) < 1e-9 * Math.max(1, squares), `${key}: squares ${found[1]}, not ${squares}`);
+    }
+  }
+});
+
+test("numbers are rounded as in Python", () => {
+  for (const [value, two, percents] of cases[0].rounded) assert.deepEqual([value, fixed(value), percent(value)], [value, two, percents]);
+  assert.deepEqual([fixed(0.125), fixed(-0.001), percent(0.00125)], ["0.13", "0.00", "0.1 %"]);
 });
 
 test("the page says the same of every step", () => {
@@ -53,8 +73,12 @@ test("what is not read is refused in the same words", () => {
 test("the same letters are written", () => {
   for (const one of cases) {
     const study = studyOf(one, one.sampling);
-    assert.equal(study.write(6), one.tokens.length + 6 <= one._told.maxLen ? "" : one._told.refusals.full);
+    const refused = study.write(6);
     assert.equal(study.model.get("text"), one.text + one.written);
+    study.read();
+    const count = study.n - one.tokens.length;
+    const { full, joined } = one._told.refusals;
+    assert.equal(refused, count === 6 ? "" : study.n === one._told.maxLen ? full : joined);
   }
 });
 

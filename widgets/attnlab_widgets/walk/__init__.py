@@ -14,6 +14,7 @@ sentence says what the page cannot compute.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import traitlets
@@ -27,10 +28,19 @@ from attnlab_widgets.base import STATIC, BaseWidget, Checked, as_trait_error, ch
 from attnlab_widgets.walk import words
 from attnlab_widgets.walk.draws import drawn, uniform
 from attnlab_widgets.walk.forward import forward, steps
-from attnlab_widgets.walk.network import Network, network_of
+from attnlab_widgets.walk.network import ADDED, Network, network_of
 from attnlab_widgets.walk.picture import picture
 
 TEXT = "uncopyrightablesuncopy"
+TITLE = "Walk through a model"
+COPIER = (
+    "A small language model that was trained to continue what repeats; below each letter stands "
+    "its guess, yellow where right."
+)
+HINT = (
+    "type a word with no letter twice, then again without its end, and press “Next letter”; then "
+    "silence head 1.0 and head 1.1."
+)
 HOTTEST = 2.0
 LARGEST_SEED = 2**31 - 1
 
@@ -47,7 +57,8 @@ class Walk(BaseWidget):
 
     ``step`` (counted from 0), ``at`` (the letter that is looked at, -1 for the last), ``head``
     (within the layer of the step), ``silent`` (pairs [layer, head]), and for what is written on
-    ``temperature`` (0 to 2), ``top_k`` and ``seed`` can be read and set.
+    ``temperature`` (0 to 2), ``top_k`` (5 unless given, or all where there are fewer) and ``seed``
+    can be read and set.
     """
 
     _esm = STATIC / "walk.js"
@@ -74,13 +85,15 @@ class Walk(BaseWidget):
         head: int | None = None,
         silent: Sequence[Sequence[int]] = (),
         temperature: float = 1.0,
-        top_k: int = 5,
+        top_k: int | None = None,
         seed: int = 0,
         theme: str = "auto",
     ) -> None:
         self.network: Network = network_of(_copier() if model is None else model, names)
-        self.steps = steps(len(self.network.heads))
+        self.steps = steps(self.network)
+        about, hint = (self._size(), "") if model is not None or names else (COPIER, HINT)
         told = self.network.told() | {"steps": [one._asdict() for one in self.steps]}
+        told |= {"about": about, "try": hint}
         super().__init__(
             _told=told,
             _numbers=self.network.packed(),
@@ -92,7 +105,20 @@ class Walk(BaseWidget):
         self.step = first if step is None else step
         self.head = sharpest if head is None else head
         self.at, self.seed = at, seed
-        self.temperature, self.top_k = temperature, min(top_k, len(self.network.names))
+        self.temperature = temperature
+        self.top_k = min(5, len(self.network.names)) if top_k is None else top_k
+
+    def _size(self) -> str:
+        """What this model is, in a line."""
+        numbers, heads = self.network.numbers, self.network.heads
+        count = sum(values.numel() for name, values in numbers.items() if name != ADDED)
+        width = numbers["embedding"].shape[1]
+        each = f"{heads[0]}" if len(set(heads)) == 1 else ", ".join(map(str, heads))
+        return (
+            f"A language model of {len(heads)} {'layer' if len(heads) == 1 else 'layers'} with "
+            f"{each} {'head' if set(heads) == {1} else 'heads'} each, vectors of {width} numbers "
+            f"and {count:,} parameters; below each letter stands its guess, yellow where right."
+        )
 
     def _sharpest(self) -> tuple[int, int]:
         """The step and the head in which the last letter gives most weight to an earlier one."""
@@ -117,17 +143,20 @@ class Walk(BaseWidget):
         return forward(self.network, self.tokens(), self.silent)
 
     def write(self, count: int = 1) -> str:
-        """``count`` more letters, as the page writes them; the text is then longer, at most as long
-        as the model has positions. Returns what was added."""
+        """``count`` more letters, as the page writes them. It ends where the text may not be longer
+        and where a token, joined to it, would be read as another. Returns what was added."""
         before = self.text
         for _ in range(check_integer("`count`", count)):
             tokens = self.tokens()
-            if len(tokens) >= self.network.max_len:
+            if len(tokens) >= self.network.longest:
                 break
             chance = uniform(self.seed, len(tokens))
             logits = self.run()["logits"][-1]
             token = drawn(logits, self.temperature, self.top_k, chance)
-            self.text += self.network.names[token]
+            after = self.text + self.network.names[token]
+            if not self.network.reads(after, [*tokens, token]):
+                break
+            self.text = after
         return self.text.removeprefix(before)
 
     @property
@@ -139,6 +168,10 @@ class Walk(BaseWidget):
     def head_of(self, layer: int) -> int:
         """The head that is looked at in a layer."""
         return min(self.head, self.network.heads[layer] - 1)
+
+    def save_html(self, path: str | Path, *, title: str | None = None) -> Path:
+        """Write the widget in its present state as one standalone HTML file."""
+        return super().save_html(path, title=title or TITLE)
 
     def description(self) -> str:
         """Which step this is, and what it gives at the letter that is looked at."""
@@ -168,7 +201,7 @@ class Walk(BaseWidget):
 
     @traitlets.validate("at")
     def _a_place(self, proposal: Any) -> int:
-        return within("at", proposal["value"], -1, self.network.max_len - 1)
+        return within("at", proposal["value"], -1, self.network.longest - 1)
 
     @traitlets.validate("head")
     def _a_head(self, proposal: Any) -> int:
@@ -208,8 +241,8 @@ def _begun(network: Network) -> str:
     try:
         network.read(TEXT)
     except ValueError:
-        few = network.names[: max(1, min(8, network.max_len // 2))]
-        return "".join(few * 2)[: None if network.max_len > 1 else 1]
+        few = network.names[: max(1, min(8, network.longest // 2))]
+        return "".join(few * 2)[: None if network.longest > 1 else 1]
     return TEXT
 
 

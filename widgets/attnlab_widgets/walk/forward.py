@@ -39,9 +39,13 @@ _LETTERS = (
     ("stream", "sum", "vectors",
      "Letter plus place: the stream, which every later step reads and adds to."),
 )  # fmt: skip
+_NO_PLACES = "This model adds no vectors of places: zeros."
+_NOTHING_ADDED = (
+    "The vector of each letter alone: the stream, which every later step reads and adds to."
+)
 _LAYER = (
-    ("norm", "norm", "vectors",
-     "The stream of each letter, brought to mean 0 and variance 1, then scaled."),
+    ("norm", "norm 1", "vectors",
+     "The stream of each letter, brought to mean 0 and variance 1, then scaled and shifted."),
     ("query", "queries", "heads",
      "Each head makes of every letter a query: what this letter looks for."),
     ("key", "keys", "heads",
@@ -53,36 +57,49 @@ _LAYER = (
     ("value", "values", "heads",
      "Each head makes a value: what this letter hands on to those that attend to it."),
     ("gathered", "gathered", "heads",
-     "Each letter gathers the values of the others, by its weights."),
+     "Each letter gathers its own value and those before it, by its weights."),
     ("output", "output", "vectors",
      "The heads side by side, times one matrix: what attention adds to the stream."),
-    ("attended", "sum", "vectors",
+    ("attended", "sum 1", "vectors",
      "The stream plus what attention adds."),
-    ("norm2", "norm", "vectors",
-     "The stream again brought to mean 0 and variance 1."),
+    ("norm2", "norm 2", "vectors",
+     "The stream again brought to mean 0 and variance 1, then scaled and shifted."),
     ("hidden", "hidden", "vectors",
-     "A wider layer, each letter alone: what is below zero is nearly cut off (GELU)."),
+     "{width}, each letter alone: what is below zero is nearly cut off (GELU)."),
     ("contract", "feed-forward", "vectors",
      "Back to the width of the stream: what the feed-forward layer adds."),
-    ("stream", "sum", "vectors",
+    ("stream", "sum 2", "vectors",
      "The stream plus what the feed-forward layer adds."),
 )  # fmt: skip
 _ANSWER = (
     ("norm", "norm", "vectors",
-     "The stream a last time brought to mean 0 and variance 1."),
+     "The stream a last time brought to mean 0 and variance 1, then scaled and shifted."),
     ("logits", "logits", "logits",
-     "Times the vector of every letter: a score for each that may come next."),
+     "Times {table}{scale}: a score for each that may come next."),
     ("chances", "probabilities", "chances",
      "Softmax: how probable the model finds each next letter."),
 )  # fmt: skip
 
 
-def steps(layers: int) -> list[Step]:
-    """All steps of a model with so many layers, in order."""
+def steps(network: Network) -> list[Step]:
+    """All steps of a model in order, in sentences that are true of it."""
     found = [Step(key, "letters", *rest) for key, *rest in _LETTERS]
-    for at in range(layers):
-        found += [Step(f"{at}.{key}", f"layer {at}", *rest) for key, *rest in _LAYER]
-    return found + [Step(key, "answer", *rest) for key, *rest in _ANSWER]
+    if ADDED not in network.numbers:
+        found[1] = found[1]._replace(says=_NO_PLACES)
+        found[2] = found[2]._replace(says=_NOTHING_ADDED)
+    for at in range(len(network.heads)):
+        hidden, dim = network.numbers[f"{at}.expand"].shape
+        width = "A wider layer" if hidden > dim else "A narrower layer"
+        width = "A layer as wide as the stream" if hidden == dim else width
+        layer = [Step(f"{at}.{key}", f"layer {at}", *rest) for key, *rest in _LAYER]
+        found += [step._replace(says=step.says.format(width=width)) for step in layer]
+    table = "a matrix with a row for every letter"
+    table = table if "output" in network.numbers else "the vector of every letter"
+    scale = "" if network.logit_scale == 1 else f" and {network.logit_scale:g}"
+    answer = [Step(key, "answer", *rest) for key, *rest in _ANSWER]
+    return found + [
+        step._replace(says=step.says.format(table=table, scale=scale)) for step in answer
+    ]
 
 
 @torch.no_grad()

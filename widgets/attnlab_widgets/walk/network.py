@@ -23,6 +23,8 @@ LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+/"
 ADDED = "positions"
 MOST_NUMBERS = 1_000_000
 MOST_LENGTH = 256
+MOST_WORK = 60_000_000
+"""Numbers times tokens of one pass: some 150 milliseconds of a processor in a page."""
 SPACE = "␣"
 
 
@@ -51,23 +53,37 @@ class Network:
         object.__setattr__(self, "tokens", {name: token for token, name in enumerate(self.names)})
 
     @property
+    def longest(self) -> int:
+        """How many tokens a text may have: as many as there are positions, or fewer where a pass of
+        so many would hold up the page."""
+        count = sum(values.numel() for values in self.numbers.values())
+        return min(self.max_len, MOST_WORK // count)
+
+    @property
     def shown(self) -> list[str]:
         """How each token is drawn: signs in the place of what cannot be seen."""
         return [visible(name) for name in self.names]
 
     def refusals(self) -> dict[str, str]:
-        """Why a text is not read; "{}" stands for what was given."""
+        """Why a text is not read or written on; the first "{}" stands for what was given."""
         few = ", ".join(self.shown[:6])
         known = (
             "the letters a to z, A to Z, 0 to 9, + and /"
             if "".join(self.names) == LETTERS
             else f"{len(self.names)} tokens: {few}{', …' if len(self.names) > 6 else ''}"
         )
+        bound = (
+            f"this model has positions for {self.max_len}"
+            if self.longest == self.max_len
+            else f"the page computes at most {self.longest} tokens of a model of this size"
+        )
         return {
             "empty": "Type at least one letter: the model answers what comes after a text.",
             "unknown": f"The model does not know {{}}. It knows {known}.",
-            "long": f"That is {{}} tokens, and this model has positions for {self.max_len}.",
-            "full": f"The text is full: this model has positions for {self.max_len} tokens.",
+            "long": f"That is {{}} tokens, and {bound}.",
+            "full": f"The text is full: {bound}{'' if self.longest < self.max_len else ' tokens'}.",
+            "joined": "The next token is not written: joined to the text, it would be read as "
+            "another one.",
         }
 
     def read(self, text: str) -> list[int]:
@@ -87,12 +103,19 @@ class Network:
             pieces = (text[at : at + size] for size in range(longest, 0, -1))
             name = next((piece for piece in pieces if piece in self.tokens), "")
             if not name:
-                raise ValueError(self.refusals()["unknown"].format(spelled(text[at])))
+                raise ValueError(self.refusals()["unknown"].replace("{}", spelled(text[at]), 1))
             found.append(self.tokens[name])
             at += len(name)
-        if len(found) > self.max_len:
-            raise ValueError(self.refusals()["long"].format(f"{len(found):,}"))
+        if len(found) > self.longest:
+            raise ValueError(self.refusals()["long"].replace("{}", f"{len(found):,}", 1))
         return found
+
+    def reads(self, text: str, tokens: list[int]) -> bool:
+        """Whether a text is read as these tokens."""
+        try:
+            return self.read(text) == tokens
+        except ValueError:
+            return False
 
     def told(self) -> dict[str, Any]:
         """What the page is told; ``packed`` gives the numbers."""
@@ -103,7 +126,7 @@ class Network:
             "names": self.names,
             "shown": self.shown,
             "heads": self.heads,
-            "maxLen": self.max_len,
+            "maxLen": self.longest,
             "logitScale": self.logit_scale,
             "scales": self.scales,
             "epsilon": self.epsilon,

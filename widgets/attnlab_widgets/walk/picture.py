@@ -60,7 +60,8 @@ def _step(drawing: Drawing, walk: Any, run: Any, ids: list[int], top: float) -> 
     drawing.frame(x - 1, y + walk.place * row - 1, wide + 2, row + 2, SERIES[1], 2)
     foot = y + high + 20
     if step.kind in ("weights", "chances"):
-        draw_weights(drawing, _MARGIN, foot)
+        name = "weight" if step.kind == "weights" else "probability"
+        draw_weights(drawing, _MARGIN, foot, name=name)
     else:
         most = words.fixed(np.abs(np.where(masked, 0, values)).max())
         drawing.text(f"blue: below 0, orange: above, up to {most} (square root)", _MARGIN, foot,

@@ -3,7 +3,7 @@ import { css, lookup, painted, parse } from "#lib/colours.js";
 import { hatched } from "#lib/hatch.js";
 import { bitmap, el, plain, sized } from "#parts/dom.js";
 import { weightLegend } from "#parts/legend.js";
-import { fixed, placed } from "./words.js";
+import { fixed, four, placed } from "./words.js";
 
 const [HIGH, BARS, LABELS, ABOVE, LEAST] = [250, 64, 30, 16, 9]; // pixels
 const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif';
@@ -12,9 +12,9 @@ const amounts = (kind) => kind === "weights" || kind === "chances";
 export function stagePanel(study, view) {
   const title = el("h3", { testid: "title" });
   const heads = el("div", { class: "wk-heads-of", role: "group", "aria-label": "Heads of this layer", testid: "heads-of" });
-  const canvas = el("canvas", { class: "wk-map", tabindex: "0", role: "img", testid: "map" });
+  const canvas = el("canvas", { class: "wk-map", tabindex: "0", role: "application", testid: "map" });
   const legends = { amounts: el("div"), signed: el("div", { class: "av-legend av-quiet", testid: "signed-legend" }) };
-  const readout = el("p", { class: "av-readout av-quiet", testid: "readout" });
+  const readout = el("p", { class: "av-readout av-quiet", "aria-live": "polite", testid: "readout" });
   const node = el("section", { class: "av-panel wk-stage", "aria-label": "The numbers of this step" }, el("div", { class: "wk-title" }, title, heads), canvas, readout, legends.amounts, legends.signed);
   let place = null; // where the map was drawn
   let known = ""; // what the legends were drawn for
@@ -26,7 +26,7 @@ export function stagePanel(study, view) {
     const row = Math.min(26, HIGH / n);
     const [high, wide] = [row * n, square ? Math.min(row * n, room - LABELS - 2) : room - LABELS - 2];
     place = { row, high, wide, square, map };
-    if (study.column !== null && study.column >= map.width) study.column = null;
+    if (study.cell !== null && (study.cell.column >= map.width || study.cell.at >= n)) study.cell = null;
     title.textContent = `${step.part}: ${step.name}`;
     const which = study.layer !== null && step.kind !== "vectors" ? `, head ${study.layer}.${study.head}` : "";
     drawHeads(step);
@@ -41,6 +41,7 @@ export function stagePanel(study, view) {
 
   function drawHeads({ kind }) {
     const count = study.layer === null || kind === "vectors" ? 0 : study.network.heads[study.layer];
+    if (heads.contains(heads.getRootNode().activeElement) && [...heads.children].indexOf(heads.getRootNode().activeElement) >= (count < 2 ? 0 : count)) canvas.focus({ preventScroll: true });
     heads.hidden = count < 2;
     while (heads.children.length > count) heads.lastChild.remove();
     for (let head = heads.children.length; head < count; head += 1) {
@@ -83,6 +84,9 @@ export function stagePanel(study, view) {
     context.strokeStyle = view.series(1);
     context.lineWidth = 2;
     context.strokeRect(left - 1, top + study.at * row - 1, wide + 2, row + 2);
+    if (study.cell === null) return;
+    const cell = wide / place.map.width;
+    context.strokeRect(left + study.cell.column * cell - 1, top + (study.cell.at ?? study.at) * row - 1, cell + 2, row + 2);
   }
 
   function hatchedUpper(context, left, top, cell, row, n) {
@@ -135,10 +139,10 @@ export function stagePanel(study, view) {
     context.font = `bold 12px ${FONT}`;
     context.textAlign = "right";
     context.fillText(cut(shown[tokens[study.at]]), LABELS - 6, top + room / 2);
-    if (study.column === null) return;
+    if (study.cell === null || (study.cell.at ?? study.at) !== study.at) return;
     context.strokeStyle = view.series(1);
     context.lineWidth = 2;
-    context.strokeRect(LABELS + study.column * cell - 1, top - 1, cell + 2, room + 2);
+    context.strokeRect(LABELS + study.cell.column * cell - 1, top - 1, cell + 2, room + 2);
   }
 
   const cut = (name) => [...name].slice(0, 3).join("");
@@ -150,29 +154,36 @@ export function stagePanel(study, view) {
     legends.signed.hidden = !signed;
     if (now === known) return;
     known = now;
-    if (!signed) legends.amounts.replaceChildren(weightLegend(view, { masked: kind === "weights", alone: kind === "weights" }));
+    if (kind === "weights") legends.amounts.replaceChildren(weightLegend(view));
+    else if (kind === "chances") legends.amounts.replaceChildren(el("div", { class: "av-legend av-quiet", testid: "probability-legend" }, colourKey(false, "probability 0", "1")));
     else {
-      const key = el("canvas", { "aria-hidden": "true" });
-      const context = sized(key, 120, 10);
-      context.drawImage(bitmap(Uint32Array.from(lookup(true, view.dark)), 256, 1), 0, 0, 120, 10);
-      const ends = [`−${fixed(place.largest)}`, `+${fixed(place.largest)}`];
       const masked = kind === "scores" ? [el("span", { text: "hatched: masked" })] : [];
-      legends.signed.replaceChildren(el("span", { class: "av-legend-key", title: "The colour goes by the square root of the size" }, el("span", { text: ends[0] }), key, el("span", { text: ends[1] })), ...masked);
+      legends.signed.replaceChildren(colourKey(true, `−${fixed(place.largest)}`, `+${fixed(place.largest)}`), ...masked);
     }
   }
 
+  function colourKey(signed, from, to) {
+    const key = el("canvas", { "aria-hidden": "true" });
+    const context = sized(key, 120, 10);
+    context.drawImage(bitmap(Uint32Array.from(lookup(signed, view.dark)), 256, 1), 0, 0, 120, 10);
+    return el("span", { class: "av-legend-key", title: "The colour goes by the square root of the size" }, el("span", { text: from }), key, el("span", { text: to }));
+  }
+
   function hover() {
-    const { map } = place;
-    const { step, column, tokens, network } = study;
-    if (column === null) {
-      readout.textContent = "Point at a number, or use the arrow keys.";
-      return;
-    }
-    const value = study.row(study.at, map)[column];
-    const row = placed(network, tokens, study.at);
-    if (place.square) readout.textContent = `${row} and ${placed(network, tokens, column)}: ${column > study.at ? "masked" : amounts(step.kind) ? value.toFixed(4) : fixed(value)}`;
-    else if (step.kind === "vectors" || step.kind === "heads") readout.textContent = `${row}, number ${column}: ${fixed(value)}`;
-    else readout.textContent = `“${network.shown[column]}” after ${row}: ${amounts(step.kind) ? value.toFixed(4) : fixed(value)}`;
+    const said = study.cell === null ? "Point at a number, or use the arrow keys." : pointed(study.cell.at ?? study.at, study.cell.column);
+    readout.setAttribute("aria-live", study.passing ? "off" : "polite");
+    if (readout.textContent !== said) readout.textContent = said;
+  }
+
+  /** The number of a letter's row, in words. */
+  function pointed(at, column) {
+    const { step, tokens, network } = study;
+    const value = study.row(at, place.map)[column];
+    const row = placed(network, tokens, at);
+    const number = amounts(step.kind) ? four(value) : fixed(value);
+    if (place.square) return `${row} and ${placed(network, tokens, column)}: ${column > at ? "masked" : number}`;
+    if (step.kind === "vectors" || step.kind === "heads") return `${row}, number ${column}: ${number}`;
+    return `“${network.shown[column]}” after ${row}: ${number}`;
   }
 
   function under(event) {
@@ -185,13 +196,12 @@ export function stagePanel(study, view) {
 
   canvas.addEventListener("pointermove", (event) => {
     const found = under(event);
-    const column = found ? found.column : null;
-    if (column === study.column) return;
-    study.column = column;
+    if (found?.at === study.cell?.at && found?.column === study.cell?.column) return;
+    study.cell = found;
     view.changed();
   });
   canvas.addEventListener("pointerleave", () => {
-    study.column = null;
+    study.cell = null;
     view.changed();
   });
   canvas.addEventListener("click", (event) => {
@@ -204,9 +214,13 @@ export function stagePanel(study, view) {
     const step = steps[event.key];
     if (!step) return;
     event.preventDefault();
-    if (event.key === "ArrowUp" || event.key === "ArrowDown") study.set({ at: Math.min(study.n - 1, Math.max(0, study.at + step)) });
+    if (event.key === "ArrowUp" || event.key === "ArrowDown") {
+      if (study.cell) study.cell = { ...study.cell, at: null };
+      study.set({ at: Math.min(study.n - 1, Math.max(0, study.at + step)) });
+    }
     else {
-      study.column = study.column === null ? 0 : Math.min(place.map.width - 1, Math.max(0, study.column + step));
+      const from = study.cell?.column ?? -Infinity;
+      study.cell = { at: null, column: Math.min(place.map.width - 1, Math.max(0, from + step)) };
       view.changed();
     }
   });

@@ -23,7 +23,11 @@ export function stripPanel(study) {
     const { n, tokens, network: { shown } } = study;
     while (cells.length < n) cells.push(cell(cells.length));
     cells = cells.slice(0, n);
-    if (node.children.length !== n) node.replaceChildren(...cells.map((one) => one.node));
+    if (node.children.length !== n) {
+      const focused = node.contains(node.getRootNode().activeElement);
+      node.replaceChildren(...cells.map((one) => one.node));
+      if (focused) cells[study.at].node.focus({ preventScroll: true });
+    }
     const short = tokens.every((token) => shown[token].length < 3);
     const lines = Math.ceil((n * 22) / room);
     node.style.setProperty("--cell", short ? `${Math.min(40, Math.floor((room + 2) / Math.ceil(n / lines)) - 2)}px` : "auto");

@@ -16,7 +16,8 @@ export class Study {
     this.steps = told.steps;
     this.parts = [...new Set(this.steps.map(({ part }) => part))];
     this.runs = new Map(); // by text and silent heads, the last few
-    this.column = null; // the cell of the row that is pointed at
+    this.cell = null; // the number that is pointed at: {at, column}, with `at` null for the row that is looked at
+    this.passing = false; // whether a film goes through the steps
     this.read();
   }
 
@@ -110,24 +111,28 @@ export class Study {
     this.set({ silent: silent.sort((a, b) => a[0] - b[0] || a[1] - b[1]) });
   }
 
-  /** `count` more letters, as `Walk.write` writes them; the refusal where the text is full before. */
+  /** `count` more letters, as `Walk.write` writes them; why there are fewer, where there are. */
   write(count) {
     this.read();
     const { temperature, top_k: topK, seed, silent } = this.state;
     const { names, maxLen, refusals } = this.network;
     let { tokens } = this;
     let { text } = this.state;
-    const room = maxLen - tokens.length;
-    for (let written = 0; written < Math.min(count, room); written += 1) {
+    let refused = "";
+    for (let written = 0; written < count && !refused; written += 1) {
+      if (tokens.length >= maxLen) {
+        refused = refusals.full;
+        break;
+      }
       const { logits } = this.pass(tokens, silent);
       const last = logits.subarray(logits.length - names.length);
-      text += names[drawn(last, temperature, topK, uniform(seed, tokens.length))];
-      const { tokens: next, refusal } = read(this.network, text);
-      if (refusal) break; // joined to the letter before it, a token may be read as another
-      tokens = next;
+      const token = drawn(last, temperature, topK, uniform(seed, tokens.length));
+      const next = [...tokens, token];
+      if (String(read(this.network, text + names[token]).tokens) !== String(next)) refused = refusals.joined;
+      else [text, tokens] = [text + names[token], next];
     }
     if (text !== this.state.text) this.set({ text, at: -1 });
-    return room < count ? refusals.full : "";
+    return refused;
   }
 
   /** The text without its last letter. */

@@ -2,7 +2,7 @@
 import { el } from "#parts/dom.js";
 import { headed } from "#parts/table.js";
 import { ordered } from "./draws.js";
-import { fixed, percent, placed } from "./words.js";
+import { fixed, four, percent, placed } from "./words.js";
 
 export function tablesPanel(study, view) {
   const body = el("div", { class: "av-tables" });
@@ -14,7 +14,7 @@ export function tablesPanel(study, view) {
     const { network, tokens, step, at } = study;
     const row = study.row();
     const names = step.kind === "logits" || step.kind === "chances" ? network.shown : step.kind === "scores" || step.kind === "weights" ? tokens.map((_, j) => placed(network, tokens, j)) : null;
-    const numbers = Array.from(row, (value, j) => [names ? names[j] : j, Number.isFinite(value) ? value.toFixed(4).replace("-", "−") : "masked"]);
+    const numbers = Array.from(row, (value, j) => [names ? names[j] : j, Number.isFinite(value) ? four(value) : "masked"]);
     const chances = study.chances(at);
     const answers = ordered(chances).map((token) => [network.shown[token], fixed(study.run.logits[at * network.names.length + token]), percent(chances[token])]);
     body.replaceChildren(

@@ -10,7 +10,7 @@ import { mountPage } from "#parts/page.js";
 import { answerPanel } from "./answer.js";
 import { forward } from "./forward.js";
 import { headsPanel } from "./heads.js";
-import { railPanel } from "./rail.js";
+import { PAUSE, railPanel } from "./rail.js";
 import { stagePanel } from "./stage.js";
 import { stripPanel } from "./strip.js";
 import { Study, TRAITS } from "./study.js";
@@ -20,13 +20,13 @@ import { writing } from "./writing.js";
 const QUIET = 500; // milliseconds without a change after which the step is read out
 const HELP = `A language model reads letters from left to right and says after each what may come next. What it does in between is a chain of steps, and here they are all computed in this page, from the parameters of the model. Drag the slider, press Play, or choose a step by its name.
 
-The picture shows the numbers of one step, a row for each letter. In maps of vectors blue is below 0 and orange above, by the square root of the size. In maps of weights a row says how a letter shares its attention among itself and the letters before it; hatched pairs are masked. Choose a letter, above or in the picture: its row stands below as bars.
+The picture shows the numbers of one step, a row for each letter. In maps of vectors blue is below 0 and orange above, by the square root of the size. Below it the numbers of one letter stand as bars, from 0 to the largest of them; bars of weights and probabilities go to 1, and their colours, too, by the square root. In maps of weights a row says how a letter shares its attention among itself and the letters before it; hatched pairs are masked. Choose a letter, above or in the picture, and its row becomes the bars; point at a number, and it is read below.
 
 Every head has a switch. A silent head attends as before, but what it gathers is replaced by zeros; all later steps follow, and so does the answer.
 
 Under each letter of the text stands what the model expected there; it is lit where this is right. “Next letter” draws from the answer after the last letter: of the top-k letters, by their logits divided by the temperature. The same seed writes the same letter at the same place.`;
 
-function render({ model, el: host }) {
+function render({ model, el: host, title }) {
   const study = new Study(model);
   const view = viewOf("attnlab-walk", "One forward pass, step by step", "walk");
   const { root } = view;
@@ -36,10 +36,10 @@ function render({ model, el: host }) {
   const spoken = el("div", { class: "av-live", "aria-live": "polite", testid: "live" });
   root.append(
     el("style", { text: base + barStyle + legendStyle + style }),
-    el("header", { class: "wk-text" }, controls.node, write.refusal, strip.node),
+    el("header", { class: "wk-text" }, ...(title ? [el("h1", { text: title })] : []), el("p", { class: "wk-about", testid: "about", text: study.network.about }), controls.node, write.refusal, strip.node),
     rail.node,
     el("div", { class: "wk-panels" }, stage.node, el("div", { class: "wk-side" }, answer.node, heads.node)),
-    el("p", { class: "av-quiet wk-try", testid: "try" }, el("strong", { text: "Try: " }), "type a word twice, without its end, and press “Next letter”; then silence head 1.0 and head 1.1."),
+    ...(study.network.try ? [el("p", { class: "av-quiet wk-try", testid: "try" }, el("strong", { text: "Try: " }), study.network.try)] : []),
     tables.node, spoken,
   );
   host.replaceChildren(root);
@@ -53,7 +53,7 @@ function render({ model, el: host }) {
     const first = last === null;
     last = said;
     clearTimeout(reading);
-    if (!first) reading = setTimeout(() => (spoken.textContent = said), QUIET);
+    if (!first) reading = setTimeout(() => (spoken.textContent = said), study.passing ? PAUSE + QUIET : QUIET); // while it plays, only where it rests
   }
 
   function draw() {
@@ -78,4 +78,4 @@ function render({ model, el: host }) {
   };
 }
 
-export default { render, page: (document) => mountPage({ render }, document) };
+export default { render, page: (document) => mountPage({ render: (given) => render({ ...given, title: window.parent === window ? document.title : "" }) }, document) };

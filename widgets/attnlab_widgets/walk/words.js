@@ -1,10 +1,12 @@
 // What is said of one step at one letter; words.py says the same.
+import { two } from "#lib/plane.js";
 import { ordered } from "./draws.js";
 
 const NAMED = 3; // answers that are named
 
-export const fixed = (value) => value.toFixed(2).replace("-", "−");
-export const percent = (value) => `${(100 * value).toFixed(1)} %`;
+export const fixed = (value) => two(value);
+export const four = (value) => two(value, 4);
+export const percent = (value) => `${two(100 * value, 1)} %`;
 
 export const where = (step, at, count) => `Step ${at + 1} of ${count}, ${step.part}: ${step.name}.`;
 
@@ -18,6 +20,7 @@ export function vector(row) {
     squares += value * value;
   });
   const numbers = row.length === 1 ? "1 number" : `${row.length} numbers`;
+  if (row[most] === 0) return `${numbers}, all zeros`;
   return `${numbers} of length ${fixed(Math.sqrt(squares))}; the largest, number ${most}, is ${row[most] > 0 ? "+" : ""}${fixed(row[most])}`;
 }
 
@@ -34,11 +37,13 @@ export function seen(network, tokens, step, at, row, head, silent) {
   if (step.kind === "vectors") return `${letter}: ${vector(row)}.`;
   const layer = parseInt(step.key, 10);
   const name = `Head ${layer}.${head}`;
-  if (step.kind === "heads") return `${name}, ${letter}: ${vector(row)}.`;
+  const mute = silent.some((pair) => pair[0] === layer && pair[1] === head);
+  if (step.kind === "heads") {
+    return `${name}, ${letter}: ${vector(row)}.${mute && step.key.endsWith(".gathered") ? " It is silent: what it gathers is replaced by zeros." : ""}`;
+  }
   let best = 0;
   for (let j = 1; j <= at; j += 1) if (row[j] > row[best]) best = j;
   const other = best === at ? "itself" : placed(network, tokens, best);
   if (step.kind === "scores") return `${name}: ${letter} scores highest with ${other}, ${fixed(row[best])}.`;
-  const mute = silent.some((pair) => pair[0] === layer && pair[1] === head) ? " It is silent: nothing that it gathers is passed on." : "";
-  return `${name}: ${letter} gives ${fixed(row[best])} of its weight to ${other}.${mute}`;
+  return `${name}: ${letter} gives ${fixed(row[best])} of its weight to ${other}.${mute ? " It is silent: nothing that it gathers is passed on." : ""}`;
 }

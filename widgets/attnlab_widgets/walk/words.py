@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attnlab_widgets import words
 from attnlab_widgets.walk.forward import Step
 from attnlab_widgets.walk.network import Network
 
@@ -28,7 +29,9 @@ def seen(network: Network, run: dict[str, Tensor], ids: list[int], step: Step, a
     name = f"Head {layer}.{head}"
     row = values[head, at]
     if step.kind == "heads":
-        return f"{name}, {letter}: {vector(row)}."
+        mute = " It is silent: what it gathers is replaced by zeros."
+        shows = step.key.endswith(".gathered") and [layer, head] in silent
+        return f"{name}, {letter}: {vector(row)}.{mute if shows else ''}"
     best = int(row[: at + 1].argmax())
     other = placed(network, ids, best) if best != at else "itself"
     if step.kind == "scores":
@@ -45,6 +48,8 @@ def vector(row: Tensor) -> str:
     """How long it is, and its largest number."""
     most = int(row.abs().argmax())
     numbers = "1 number" if len(row) == 1 else f"{len(row)} numbers"
+    if not row[most]:
+        return f"{numbers}, all zeros"
     largest = f"{'+' if row[most] > 0 else ''}{fixed(row[most])}"
     return f"{numbers} of length {fixed(row.norm())}; the largest, number {most}, is {largest}"
 
@@ -57,8 +62,8 @@ def answers(network: Network, row: Tensor, kind: str) -> str:
 
 
 def fixed(value: Any) -> str:
-    return f"{float(value):.2f}".replace("-", "−")
+    return words.two(float(value))
 
 
 def percent(value: Any) -> str:
-    return f"{100 * float(value):.1f} %"
+    return f"{words.fixed(100 * float(value), 1)} %"

@@ -46,11 +46,12 @@ export function writing(study) {
       shown = text;
     }
     temperature.input.value = String(heat);
-    temperature.output.textContent = heat === 0 ? "0: the first" : heat.toFixed(1);
+    temperature.output.textContent = heat === 0 ? "0: the first" : Number(heat.toFixed(1)) === heat ? heat.toFixed(1) : String(Number(heat.toPrecision(2)));
+    temperature.input.setAttribute("aria-valuetext", temperature.output.textContent);
     topK.input.value = String(k);
     topK.output.textContent = k === network.names.length ? "all" : String(k);
     if (document.activeElement !== seed) seed.value = String(chosen);
-    back.disabled = study.n < 2;
+    back.setAttribute("aria-disabled", String(study.n < 2)); // not disabled: it would lose the focus
   }
 
   return { field: labelled("text", input), buttons: [next, many, back], more: [temperature.node, topK.node, labelled("seed", seed)], refusal, draw };
