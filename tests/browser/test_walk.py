@@ -298,6 +298,33 @@ def test_python_hears_and_writes_the_same(notebook: Any, soon: Any) -> None:
     assert told(notebook, lambda now: len(now["text"]) == 30)["text"] == python.text
 
 
+def test_the_focus_is_seen_and_stays(page: Any, lab: Any, notebook: Any, expect: Any) -> None:
+    walk = saved(page, lab.folder / "walk.html", "walk")
+    walk.get_by_test_id("text").fill("ab")
+    back = walk.get_by_test_id("back")
+    back.click()
+    expect(back).to_have_attribute("aria-disabled", "true")
+    expect(back).to_be_focused()
+    walk.get_by_test_id("letter-0").focus()
+    page.keyboard.press("Home")
+    outline = "node => getComputedStyle(node).outlineWidth"
+    assert walk.get_by_test_id("letter-0").evaluate(outline) == "3px"
+    walk.get_by_test_id("look-1").focus()
+    slide(walk, "step", 0)
+    walk.get_by_test_id("look-1").wait_for(state="detached")
+    assert page.evaluate("document.activeElement.tagName") != "BODY"
+
+
+def test_probabilities_have_their_own_legend(
+    page: Any, lab: Any, notebook: Any, expect: Any
+) -> None:
+    walk = saved(page, lab.folder / "walk.html", "walk")
+    slide(walk, "step", 31)
+    expect(walk.get_by_test_id("probability-legend")).to_have_text("probability 01")
+    expect(walk.get_by_test_id("weight-legend")).to_have_count(0)
+    expect(walk.locator("h1")).to_have_text("<Walk>")
+
+
 # --------------------------------------------------------------------------------------- the sizes
 
 
