@@ -36,7 +36,7 @@ function render({ model, el: host, title }) {
   const spoken = el("div", { class: "av-live", "aria-live": "polite", testid: "live" });
   root.append(
     el("style", { text: base + barStyle + legendStyle + style }),
-    el("header", { class: "wk-text" }, ...(title ? [el("h1", { text: title })] : []), el("p", { class: "wk-about", testid: "about", text: study.network.about }), controls.node, write.refusal, strip.node),
+    el("header", { class: "wk-text" }, el("div", { class: "wk-head" }, ...(title ? [el("h1", { text: title })] : []), el("p", { class: "wk-about", testid: "about", text: study.network.about })), controls.node, write.refusal, strip.node),
     rail.node,
     el("div", { class: "wk-panels" }, stage.node, el("div", { class: "wk-side" }, answer.node, heads.node)),
     ...(study.network.try ? [el("p", { class: "av-quiet wk-try", testid: "try" }, el("strong", { text: "Try: " }), study.network.try)] : []),
