@@ -46,9 +46,10 @@ def at_markers(
 def check_rows(source: Any, source_padding: Any, tokens: Tensor) -> None:
     """A TypeError or ValueError unless a source has as many rows as there are texts."""
     check_tensor("source", source)
+    check_tensor("tokens", tokens)
     if source_padding is not None:
         check_tensor("source_padding", source_padding)
-    if source.ndim > 2 and len(source) != len(tokens):
+    if source.ndim > 2 and tokens.ndim and len(source) != len(tokens):
         raise ValueError(
             f"each text comes with its source: got {len(tokens)} texts and {len(source)} sources"
         )

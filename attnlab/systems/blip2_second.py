@@ -76,6 +76,7 @@ class SecondStage(WithFrozenParts):
         source: Tensor, source_padding: Tensor | None = None,
     ) -> Float[Tensor, "b n vocab"]:  # fmt: skip
         """Logits of the next word at each of the tokens, which come after the queries."""
+        check_tensor("tokens", tokens)
         prefix = self.prefix(source, source_padding)
         if len(prefix) != len(tokens):
             raise ValueError(

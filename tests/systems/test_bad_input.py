@@ -94,6 +94,8 @@ TEXTS: dict[str, Refused] = {
     "negative numbers": (lambda t: t - 10_000, r"-\d{4}"),
     "no words": (lambda t: t[:, :0], r"empty|n is 0|\(5, 0\)"),
     "a list": (lambda t: t.tolist(), r"list|\[\["),
+    "another number of lists": (lambda t: t[:3].tolist(), "list"),
+    "nothing": (lambda t: None, "None|nothing"),
 }
 
 
