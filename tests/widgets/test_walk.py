@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 import traitlets
+from attnlab_widgets.draws import drawn, uniform
 from attnlab_widgets.walk import Walk, words
-from attnlab_widgets.walk.draws import drawn, uniform
 from attnlab_widgets.walk.example import hostile
 
 from attnlab.lens.watch import watch

@@ -20,6 +20,7 @@ _HOMES = {
     "AttentionExplorer": "attention_explorer",
     "AttentionView": "attention_view",
     "CacheView": "cache_view",
+    "CircuitBoard": "circuit_board",
     "ComplexWordExplorer": "complex_words",
     "CompressionLab": "compression_lab",
     "CostLab": "cost_lab",
@@ -57,6 +58,7 @@ __all__ = [
     "AttentionExplorer",
     "AttentionView",
     "CacheView",
+    "CircuitBoard",
     "ComplexWordExplorer",
     "CompressionLab",
     "CostLab",
@@ -95,6 +97,7 @@ if _typing.TYPE_CHECKING:
     from attnlab_widgets.attention_view import AttentionView
     from attnlab_widgets.bertviz import to_bertviz
     from attnlab_widgets.cache_view import CacheView
+    from attnlab_widgets.circuit_board import CircuitBoard
     from attnlab_widgets.complex_words import ComplexWordExplorer
     from attnlab_widgets.compression_lab import CompressionLab
     from attnlab_widgets.cost_lab import CostLab

@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { drawn, ordered, uniform } from "../attnlab_widgets/walk/draws.js";
-import { gelu, half, softmax } from "../attnlab_widgets/walk/forward.js";
-import { read } from "../attnlab_widgets/walk/reading.js";
+import { drawn, ordered, uniform } from "../src/lib/draws.js";
+import { gelu, half, softmax } from "../src/lib/forward.js";
+import { read } from "../src/lib/reading.js";
 import { Study } from "../attnlab_widgets/walk/study.js";
 import { fixed, percent } from "../attnlab_widgets/walk/words.js";
 import { modelOf } from "../src/parts/page_model.js";

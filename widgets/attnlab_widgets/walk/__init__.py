@@ -9,7 +9,7 @@ added to the stream, the feed-forward layer. The page computes all of it from th
 that a saved file needs neither Python nor a network: type another text, silence a head, let the
 model write on.
 
-For language models with full attention, pre-norm and GELU (``walk.network``); for others a
+For language models with full attention, pre-norm and GELU (``network``); for others a
 sentence says what the page cannot compute.
 """
 
@@ -25,13 +25,13 @@ from attnlab.core.integers import check_integer
 from attnlab.figures.drawing import Drawing
 from attnlab.models.tiny import TinyTransformer
 from attnlab_widgets.base import STATIC, BaseWidget, Checked, as_trait_error, check_range, within
+from attnlab_widgets.draws import LARGEST_SEED, drawn, uniform
+from attnlab_widgets.forward import forward
+from attnlab_widgets.network import ADDED, TEXT, Network, begun, copier, network_of
 from attnlab_widgets.walk import words
-from attnlab_widgets.walk.draws import drawn, uniform
-from attnlab_widgets.walk.forward import forward, steps
-from attnlab_widgets.walk.network import ADDED, Network, network_of
 from attnlab_widgets.walk.picture import picture
+from attnlab_widgets.walk.steps import steps
 
-TEXT = "uncopyrightablesuncopy"
 TITLE = "Walk through a model"
 COPIER = (
     "A small language model that was trained to continue what repeats; below each letter stands "
@@ -42,7 +42,6 @@ HINT = (
     "silence head 1.0 and head 1.1."
 )
 HOTTEST = 2.0
-LARGEST_SEED = 2**31 - 1
 
 
 class Walk(BaseWidget):
@@ -89,7 +88,7 @@ class Walk(BaseWidget):
         seed: int = 0,
         theme: str = "auto",
     ) -> None:
-        self.network: Network = network_of(_copier() if model is None else model, names)
+        self.network: Network = network_of(copier() if model is None else model, names)
         self.steps = steps(self.network)
         about, hint = (self._size(), "") if model is not None or names else (COPIER, HINT)
         told = self.network.told() | {"steps": [one._asdict() for one in self.steps]}
@@ -97,7 +96,7 @@ class Walk(BaseWidget):
         super().__init__(
             _told=told,
             _numbers=self.network.packed(),
-            text=_begun(self.network) if text is None else text,
+            text=begun(self.network) if text is None else text,
             silent=silent,
             theme=theme,
         )
@@ -139,7 +138,7 @@ class Walk(BaseWidget):
         return self.network.read(self.text)
 
     def run(self) -> dict[str, Tensor]:
-        """Every step of the pass by its key, in float64 (``walk.forward``)."""
+        """Every step of the pass by its key, in float64 (``forward``)."""
         return forward(self.network, self.tokens(), self.silent)
 
     def write(self, count: int = 1) -> str:
@@ -228,22 +227,6 @@ class Walk(BaseWidget):
     @traitlets.validate("seed")
     def _a_seed(self, proposal: Any) -> int:
         return within("seed", proposal["value"], 0, LARGEST_SEED)
-
-
-def _copier() -> TinyTransformer:
-    from attnlab import pretrained
-
-    return pretrained.load("induction")[0]
-
-
-def _begun(network: Network) -> str:
-    """A word that begins again, or the first tokens twice."""
-    try:
-        network.read(TEXT)
-    except ValueError:
-        few = network.names[: max(1, min(8, network.longest // 2))]
-        return "".join(few * 2)[: None if network.longest > 1 else 1]
-    return TEXT
 
 
 def _silent(silent: Any, heads: list[int]) -> list[list[int]]:

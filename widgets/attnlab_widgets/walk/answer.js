@@ -1,6 +1,6 @@
 // What comes next: the most probable letters after the one that is looked at.
 import { el } from "#parts/dom.js";
-import { ordered } from "./draws.js";
+import { ordered } from "#lib/draws.js";
 import { percent, placed } from "./words.js";
 
 const SHOWN = 5;

@@ -1,8 +1,8 @@
 // What the panels share: the network, the state, and the pass of the present text, computed once.
 import { asBuffer } from "#lib/quantization.js";
-import { drawn, uniform } from "./draws.js";
-import { forward, opened } from "./forward.js";
-import { read } from "./reading.js";
+import { drawn, uniform } from "#lib/draws.js";
+import { forward, opened } from "#lib/forward.js";
+import { read } from "#lib/reading.js";
 import { seen, where } from "./words.js";
 
 const NAMES = ["text", "step", "at", "head", "silent", "temperature", "top_k", "seed"];

@@ -1,7 +1,7 @@
 // The same numbers as tables of text. They are filled when they are opened.
 import { el } from "#parts/dom.js";
 import { headed } from "#parts/table.js";
-import { ordered } from "./draws.js";
+import { ordered } from "#lib/draws.js";
 import { fixed, four, percent, placed } from "./words.js";
 
 export function tablesPanel(study, view) {

@@ -2,17 +2,18 @@
 import base from "#parts/base.css";
 import barStyle from "#parts/bar.css";
 import legendStyle from "#parts/legend.css";
+import lettersStyle from "#parts/letters.css";
 import style from "./walk.css";
 import { bar } from "#parts/bar.js";
 import { el } from "#parts/dom.js";
+import { stripPanel } from "#parts/letters.js";
 import { live, viewOf } from "#parts/lifecycle.js";
 import { mountPage } from "#parts/page.js";
 import { answerPanel } from "./answer.js";
-import { forward } from "./forward.js";
+import { forward } from "#lib/forward.js";
 import { headsPanel } from "./heads.js";
 import { PAUSE, railPanel } from "./rail.js";
 import { stagePanel } from "./stage.js";
-import { stripPanel } from "./strip.js";
 import { Study, TRAITS } from "./study.js";
 import { tablesPanel } from "./tables.js";
 import { writing } from "./writing.js";
@@ -35,7 +36,7 @@ function render({ model, el: host, title }) {
   const controls = bar({ frequent: [write.field, ...write.buttons], more: write.more, help: HELP, label: "The text" });
   const spoken = el("div", { class: "av-live", "aria-live": "polite", testid: "live" });
   root.append(
-    el("style", { text: base + barStyle + legendStyle + style }),
+    el("style", { text: base + barStyle + legendStyle + lettersStyle + style }),
     el("header", { class: "wk-text" }, el("div", { class: "wk-head" }, ...(title ? [el("h1", { text: title })] : []), el("p", { class: "wk-about", testid: "about", text: study.network.about })), controls.node, write.refusal, strip.node),
     rail.node,
     el("div", { class: "wk-panels" }, stage.node, el("div", { class: "wk-side" }, answer.node, heads.node)),

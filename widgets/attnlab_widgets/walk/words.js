@@ -1,6 +1,6 @@
 // What is said of one step at one letter; words.py says the same.
 import { two } from "#lib/plane.js";
-import { ordered } from "./draws.js";
+import { ordered } from "#lib/draws.js";
 
 const NAMED = 3; // answers that are named
 

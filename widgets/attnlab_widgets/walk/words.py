@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from attnlab_widgets import words
-from attnlab_widgets.walk.forward import Step
-from attnlab_widgets.walk.network import Network
+from attnlab_widgets.network import Network
+from attnlab_widgets.walk.steps import Step
 
 NAMED = 3  # answers that are named
 

@@ -20,6 +20,8 @@ from attnlab.models.tiny import TinyTransformer
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+/"
 """How the tokens 0, 1, … of a model are typed and shown, unless their names are given."""
+TEXT = "uncopyrightablesuncopy"
+"""A word of different letters, and its beginning again."""
 ADDED = "positions"
 MOST_NUMBERS = 1_000_000
 MOST_LENGTH = 256
@@ -178,6 +180,23 @@ def network_of(model: Any, names: Sequence[str] | None) -> Network:
         [float(block.attention.scale) for block in blocks],
         [float(norm.eps) for norm in (*joins, stack.norm)],
     )
+
+
+def copier() -> TinyTransformer:
+    """The shipped language model that continues what repeats."""
+    from attnlab import pretrained  # its files are asked for where they are needed
+
+    return pretrained.load("induction")[0]
+
+
+def begun(network: Network) -> str:
+    """A word that begins again, or the first tokens twice."""
+    try:
+        network.read(TEXT)
+    except ValueError:
+        few = network.names[: max(1, min(8, network.longest // 2))]
+        return "".join(few * 2)[: None if network.longest > 1 else 1]
+    return TEXT
 
 
 def _layer(at: int, block: Any) -> dict[str, Tensor]:

@@ -22,7 +22,7 @@ export function opened({ tensors, half: halves }, bytes) {
 }
 
 /** x Wᵀ + b, for x (n, columns) and W (rows, columns). */
-function product(x, n, W, b) {
+export function product(x, n, W, b) {
   const [rows, columns] = W.shape;
   const out = new Float64Array(n * rows);
   for (let i = 0; i < n; i += 1) {
@@ -35,7 +35,7 @@ function product(x, n, W, b) {
   return out;
 }
 
-function norm(x, n, weight, bias, epsilon) {
+export function norm(x, n, weight, bias, epsilon) {
   const [dim, out] = [x.length / n, new Float64Array(x.length)];
   for (let i = 0; i < n; i += 1) {
     let [mean, variance] = [0, 0];
@@ -86,7 +86,7 @@ function split(x, n, h, back = false) {
   return out;
 }
 
-function scores(q, k, n, h, scale) {
+export function scores(q, k, n, h, scale) {
   const [d, out] = [q.length / n / h, new Float64Array(h * n * n).fill(-Infinity)];
   for (let head = 0; head < h; head += 1) {
     for (let i = 0; i < n; i += 1) {
@@ -100,7 +100,7 @@ function scores(q, k, n, h, scale) {
   return out;
 }
 
-function gathered(weights, v, n, h, silent) {
+export function gathered(weights, v, n, h, silent) {
   const [d, out] = [v.length / n / h, new Float64Array(v.length)];
   for (let head = 0; head < h; head += 1) {
     if (silent[head]) continue;

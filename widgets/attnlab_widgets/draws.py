@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 _WORD = 0xFFFFFFFF
+LARGEST_SEED = 2**31 - 1
 
 
 def uniform(seed: int, place: int) -> float:
