@@ -5,7 +5,8 @@ from copy import deepcopy
 from html import escape
 from pathlib import Path
 
-from attnlab_widgets import Walk
+from attnlab_widgets import CircuitBoard, Walk
+from attnlab_widgets.circuit_board import TITLE as CIRCUIT
 from attnlab_widgets.walk import TITLE as WALK
 
 import attnlab
@@ -23,6 +24,8 @@ def write(sources: Sources) -> None:
     sources.write("index.md", _page())
     sources.add("widgets/walk.html", framed(Walk().page(WALK)))
     sources.write("walk.md", _walk())
+    sources.add("widgets/circuit_board.html", framed(CircuitBoard().page(CIRCUIT)))
+    sources.write("circuit_board.md", _circuit())
 
 
 def _walk() -> str:
@@ -44,6 +47,29 @@ It was trained to continue letters that repeat
 a word that begins again it expects what came after the first time. In Python it is
 `attnlab.pretrained.load("induction")`, and this page is `attnlab_widgets.Walk().save_html(…)`,
 which takes other small models, too.
+"""
+
+
+def _circuit() -> str:
+    """The heads of the same model as chips, with wires that the reader cuts."""
+    lesson = next(each for each in lessons(ROOT) if each.number == 67)
+    return f"""---
+description: {json.dumps("All heads of a language model as chips: click a wire, and it is cut")}
+hide-toc: true
+---
+
+# {CIRCUIT}
+
+The four heads of the same model as [the walk](walk.md) goes through, as chips on a board. A wire is
+as thick as what its cut does to the answer: every one of these cuts is computed in this page. Click
+a wire, and the model answers without it.
+
+{html_block(frame("widgets/circuit_board.html", CIRCUIT))}
+
+A cut wire carries something else in place of what its sender adds: what the sender makes of another
+text, its mean, or zeros; what is found depends on that choice, and the board says which it is.
+[Lesson {lesson.number}](lessons/{Path(lesson.path).stem}.md) asks by the same cuts who writes the
+answer. In Python the board is `attnlab_widgets.CircuitBoard()`; it takes other small models, too.
 """
 
 
@@ -75,6 +101,7 @@ def _page() -> str:
 proved against its own equation, and open to look inside.</p>
 <p class="ways"><a class="way first" href="{first}">Start with lesson 00</a>
 <a class="way" href="walk.html">{WALK}</a>
+<a class="way" href="circuit_board.html">{CIRCUIT}</a>
 <a class="way" href="lessons/index.html">All {len(every)} lessons</a>
 <a class="way" href="mechanisms/index.html">All mechanisms</a>
 <a class="way" href="parts/index.html">{parts.TITLE}</a>
@@ -123,6 +150,7 @@ hide-toc: true
 :hidden:
 
 walk
+circuit_board
 lessons/index
 mechanisms/index
 parts/index

@@ -410,11 +410,11 @@ def cases() -> dict[str, Any]:
     """What Python computes and says of small models with cuts, and of the copier's answers."""
     boards = [
         CircuitBoard(small(), "abcddecab", cuts=[["0.1", "1.0 key"], ["places", "logits"]]),
-        CircuitBoard(small(tie=False, positions="sinusoidal"), "abca", instead="zeros",
-                     cuts=[["letters", "2.1 query"]], through=False),
-        CircuitBoard(small(attention_options={"bias": True, "head_dim": 5}), "eabcea",
-                     instead="the mean", measure="logit", cuts=[["1.1", "2.0 value"]]),
-        CircuitBoard(small(logit_scale=0.3, positions="none"), "ba", order=7),
+        CircuitBoard(small(tie=False, positions="sinusoidal", layers=2), "abca", instead="zeros",
+                     cuts=[["letters", "1.1 query"]], through=False),
+        CircuitBoard(small(attention_options={"bias": True, "head_dim": 5}, layers=2), "eabcea",
+                     instead="the mean", measure="logit", cuts=[["0.1", "1.0 value"]]),
+        CircuitBoard(small(logit_scale=0.3, positions="none", layers=1), "ba", order=7),
         hostile(("<b>", "b", "\u202ec", "{}")),
     ]  # fmt: skip
     many = CircuitBoard(small(), "abcddecab")

@@ -97,7 +97,7 @@ class CircuitBoard(BaseWidget):
         self._means = paths.means(self.network)
         own = model is not None or names is not None
         about, hint = (self._size(), "") if own else (COPIER, HINT)
-        means = {sender: [round(each, 4) for each in x.tolist()] for sender, x in self._means.items()}
+        means = {name: [round(x, 4) for x in mean.tolist()] for name, mean in self._means.items()}
         told = self.network.told() | {"means": means, "texts": paths.TEXTS}
         self._kept: dict[Any, Any] = {}
         super().__init__(

@@ -137,12 +137,13 @@ export function boardPanel(study, view) {
     for (const [name, { image, words, title, wide: across }] of chips) {
       if (title) {
         const { shown } = study.network;
-        title.textContent = name === "letters" ? (across > 130 ? "letters: which one" : "letters") : name === "places" ? (across > 130 ? "places: where it is" : "places") : `logits: “${shown[study.after.first]}” ${percent(study.after.most)}`;
+        title.textContent = name === "letters" ? (across > 165 ? "letters: which one" : "letters") : name === "places" ? (across > 165 ? "places: where it is" : "places") : `logits: “${shown[study.after.first]}” ${percent(study.after.most)}`;
         continue;
       }
       const weights = study.pass.weights[name];
       paint(image, weights);
-      const [first, second] = split(caption(weights, study.tokens), across - MAP - 14);
+      const room = across - MAP - 14;
+      const [first, second] = split(caption(weights, study.tokens, room < 115), room);
       words[0].textContent = first;
       words[1].textContent = second;
     }
@@ -154,9 +155,8 @@ export function boardPanel(study, view) {
     const parts = text.replace(" %", "\u00a0%").split(" ");
     let first = parts.shift();
     while (parts.length && (first.length + 1 + parts[0].length) * 5.6 < room) first += ` ${parts.shift()}`;
-    return [first, parts.join(" ").replace("the same letter", across(room))];
+    return [first, parts.join(" ")];
   }
-  const across = (room) => (room < 90 ? "it" : "the same letter");
 
   function paint(image, weights) {
     const { n } = study;

@@ -11,7 +11,7 @@ import { live, viewOf } from "#parts/lifecycle.js";
 import { mountPage } from "#parts/page.js";
 import { answerPanel } from "./answer.js";
 import { boardPanel } from "./board.js";
-import { listPanel } from "./list.js";
+import { listPanel, tablesPanel } from "./list.js";
 import { reordered, run } from "./paths.js";
 import { INSTEAD, Study, TRAITS } from "./study.js";
 
@@ -32,7 +32,7 @@ function render({ model, el: host, title }) {
   const typed = typedPanel(study);
   const strip = stripPanel(study, view);
   const board = boardPanel(study, view);
-  const [answer, list] = [answerPanel(study), listPanel(study, board)];
+  const [answer, list, tables] = [answerPanel(study), listPanel(study, board), tablesPanel(study, view)];
   const summary = el("p", { class: "av-summary cb-said", testid: "summary" });
   const instead = choice("a cut wire carries", "instead", INSTEAD.map((name) => [name, name === "the mean" ? `the mean of ${study.network.texts} texts` : name]), (value) => study.set({ instead: value }));
   const measure = choice("thickness by", "measure", [["probability", "probability"], ["logit", "logit"]], (value) => study.set({ measure: value }));
@@ -51,11 +51,10 @@ function render({ model, el: host, title }) {
       board.node,
       el("div", { class: "cb-side" }, answer.node, list.node, el("section", { class: "av-panel cb-instead", "aria-label": "What a cut wire carries" }, instead.node, el("p", { class: "cb-carries" }, carried, again), least.node))),
     ...(study.network.try ? [el("p", { class: "av-quiet cb-try", testid: "try" }, el("strong", { text: "Try: " }), study.network.try)] : []),
-    spoken,
+    tables.node, spoken,
   );
   host.replaceChildren(root);
   root.pass = (tokens, cuts, given, way) => run(study.network, tokens, cuts, given, way); // for the tests: the numbers of a pass
-  root.study = study;
 
   let [reading, last, working] = [null, null, null];
   function readOut() {
@@ -98,6 +97,7 @@ function render({ model, el: host, title }) {
     board.draw(wide ? Math.floor((room - 24) * 0.6) : room);
     answer.draw();
     list.draw();
+    tables.draw();
     readOut();
     if (study.complete) root.dataset.whole = "true";
     else if (working === null) working = setTimeout(work, 0);

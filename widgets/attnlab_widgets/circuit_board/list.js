@@ -2,6 +2,7 @@
 import { two } from "#lib/plane.js";
 import { moved } from "#lib/keys.js";
 import { el, plain } from "#parts/dom.js";
+import { headed } from "#parts/table.js";
 import { percent, wire } from "./words.js";
 
 const LEAST = 5; // wires that are listed, however small their effect
@@ -52,6 +53,26 @@ export function listPanel(study, board) {
     }
     const left = order.length - shown.length;
     rest.textContent = left ? `${left} more wires change it less.` : "";
+  }
+
+  return { node, draw };
+}
+
+/** All wires as a table of text. It is filled when it is opened. */
+export function tablesPanel(study, view) {
+  const body = el("div", { class: "av-tables" });
+  const node = el("details", { class: "av-as-tables", testid: "as-tables" }, el("summary", { text: "As tables" }), body);
+  node.addEventListener("toggle", () => view.changed());
+
+  function draw() {
+    if (!node.open) return;
+    const rows = study.ordered.map((at) => {
+      const alone = study.alone[at];
+      return [...study.wires[at], alone ? percent(alone.chance) : "…", alone ? two(alone.logit) : "…", study.isCut(at) ? "cut" : "whole"];
+    });
+    const { before, watched, network: { shown } } = study;
+    const title = `“${shown[watched]}” with all wires: ${percent(before.chance)}, logit above the mean ${two(before.logit)}`;
+    body.replaceChildren(headed(title, ["from", "to", "probability if cut", "logit if cut", "now"], rows, "wires-table"));
   }
 
   return { node, draw };

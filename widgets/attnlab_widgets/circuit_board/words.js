@@ -2,6 +2,7 @@
 import { two } from "#lib/plane.js";
 
 const KINDS = { itself: "looks at itself", before: "looks one letter back", same: "looks at the same letter", behind: "looks behind the same letter" };
+const SHORT = { itself: "at itself", before: "one letter back", same: "at the same", behind: "behind the same" }; // where there is little room
 const CLEAR = 0.5; // from which mean weight on a head is called after what it does
 
 export const percent = (share) => `${two(100 * share, 1)} %`;
@@ -36,7 +37,7 @@ export function summary({ shown }, watched, why, cuts, before, after, strongest,
 }
 
 /** What a head (n · n weights) looks at in this text. */
-export function caption(weights, tokens) {
+export function caption(weights, tokens, short = false) {
   const [n, last] = [tokens.length, new Map()];
   const found = { itself: [], before: [], same: [], behind: [] };
   tokens.forEach((token, at) => {
@@ -56,7 +57,8 @@ export function caption(weights, tokens) {
     const mean = each.reduce((a, b) => a + b, 0) / each.length;
     if (mean > share) [best, share] = [kind, mean];
   }
-  return share >= CLEAR ? `${KINDS[best]}, ${two(100 * share, 0)} %` : "looks at several letters";
+  if (share < CLEAR) return short ? "at several" : "looks at several letters";
+  return `${(short ? SHORT : KINDS)[best]}, ${two(100 * share, 0)} %`;
 }
 
 /** The letter that is watched after the letter `at`, and why this one. */
