@@ -159,10 +159,11 @@ class Quantization(nn.Module):
         integer of 0. Raises ValueError for a module without linear layers or with PyTorch's
         attention, and for weights that are NaN or infinite.
         """
+        if self.options.bits == UNCHANGED:
+            matrices_of(module)  # which refuses what it does not fit
+            return copy.deepcopy(module)
         made = without_masks(module)
         parts = matrices_of(made)
-        if self.options.bits == UNCHANGED:
-            return copy.deepcopy(module)
         ranges = self._observed(made, parts) if self.activations == "static" else {}
         new: dict[str, Any] = {
             name: QuantizedLinear(

@@ -232,14 +232,9 @@ def _configuration(model: object) -> Any:
 
 
 def _of_transformers(config: Any, tokens: int, dtype: torch.dtype) -> Kept:
-    from transformers import AutoModelForCausalLM
-
     name = config.model_type
     try:
-        with torch.device("meta"):
-            model = AutoModelForCausalLM.from_config(
-                config, dtype=dtype, experts_implementation="batched_mm"
-            ).eval()
+        model = _built(config, dtype)
         cache = _read(model, min(FEW, tokens))
         if _is_recurrent(cache):
             # A recurrence loops over all tokens, so its model is not given all of them.
@@ -258,6 +253,25 @@ def _of_transformers(config: Any, tokens: int, dtype: torch.dtype) -> Kept:
         parts = _parts(held)
         layers.append(Layer(_kind(held[0], parts), parts))
     return Kept(name, tokens, dtype, tuple(layers))
+
+
+_BUILT: dict[Any, nn.Module] = {}
+"""The model that was asked of last: building it takes as long as reading, and one is usually asked
+what it keeps at several lengths."""
+
+
+def _built(config: Any, dtype: torch.dtype) -> nn.Module:
+    """The model of a configuration on the meta device, where it takes no memory."""
+    from transformers import AutoModelForCausalLM
+
+    key = type(config), config.to_json_string(use_diff=False), dtype
+    if key not in _BUILT:
+        _BUILT.clear()
+        with torch.device("meta"):
+            _BUILT[key] = AutoModelForCausalLM.from_config(
+                config, dtype=dtype, experts_implementation="batched_mm"
+            ).eval()
+    return _BUILT[key]
 
 
 def _read(model: nn.Module, tokens: int) -> Any:

@@ -7,7 +7,7 @@ import pytest
 import traitlets
 from attnlab_widgets.cache_view import SCOPES, CacheView, scoped
 from attnlab_widgets.cache_view.bills import Kind, alternatives, presets
-from attnlab_widgets.cache_view.counting import counted, model, shape
+from attnlab_widgets.cache_view.counting import model, shape
 from attnlab_widgets.cache_view.picture import extent
 from attnlab_widgets.cache_view.words import size
 
@@ -73,10 +73,10 @@ def test_the_stored_counts_are_those_of_the_command() -> None:
     transformers = pytest.importorskip("transformers", minversion="5")
     stored = presets()["gemma3_text"]
     if transformers.__version__ in stored.source:
-        kinds, layers = counted("gemma3_text")
-        assert layers == stored.layers
-        assert [kinds[key].per_token for key in kinds] == [4096, 4096]
-        assert model("gemma3_text")["layers"][:2] == [["window", 5], ["all", 1]]
+        found = model("gemma3_text")
+        assert [key for key, times in found["layers"] for _ in range(times)] == stored.layers
+        assert [kind["per_token"] for kind in found["kinds"].values()] == [4096, 4096]
+        assert found["layers"][:2] == [["window", 5], ["all", 1]]
     assert shape("deepseek_v3") == {"heads": 128, "groups": 128, "width": 128, "window": None}
 
 
@@ -85,8 +85,9 @@ def test_a_model_of_ours_is_counted() -> None:
         attention=["streaming", "full", "linear", "full"], cache_of=[0, 1, 2, 1],
         attention_options=[{"sinks": 0, "window": 6}, {}, {}, {}],
     )  # fmt: skip
+    view = CacheView(mixed)  # counts it at three lengths
     for tokens in (1, 5, 6, 400, 131_072):
-        view = CacheView(mixed, tokens=tokens)
+        view.tokens = tokens
         assert view.layer_bytes() == [layer.bytes for layer in kept(mixed, tokens).layers]
     assert view.layers == ["window", "all", "state", "shared"]
     assert repr(view).startswith("CacheView: TinyTransformer, 131,072 tokens: 4 layers keep")

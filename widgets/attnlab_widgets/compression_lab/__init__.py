@@ -37,7 +37,7 @@ from attnlab.lens.smaller import (
 from attnlab.lens.watch import watch
 from attnlab_widgets.base import STATIC, BaseWidget, Checked, Choice, as_trait_error, check_range
 from attnlab_widgets.compression_lab import grids, words
-from attnlab_widgets.compression_lab.grids import BITS, PERS, SHARES, key, place
+from attnlab_widgets.compression_lab.grids import PERS, key, place
 from attnlab_widgets.compression_lab.networks import Packed, check_model, levels_of, told_of
 from attnlab_widgets.compression_lab.picture import picture
 
@@ -132,7 +132,7 @@ class CompressionLab(BaseWidget):
             for name, x, tokens in zip(given["called"], self._shown, given["tokens"], strict=True)
         ]
         lab = {
-            "shares": SHARES, "bits": BITS, "networks": networks, "examples": examples,
+            "shares": grids.SHARES, "bits": grids.BITS, "networks": networks, "examples": examples,
             "rows": given["rows"], "over": given["over"], "answers": given["answers"],
             "image": given["image"], "features": self._shown[0].dim() == 3,
         }  # fmt: skip
@@ -234,7 +234,7 @@ class CompressionLab(BaseWidget):
     @traitlets.validate("kept", "bits")
     def _of_the_grid(self, proposal: Any) -> Any:
         name = proposal["trait"].name
-        values = SHARES if name == "kept" else BITS
+        values = grids.SHARES if name == "kept" else grids.BITS
         return as_trait_error(_on_the_grid, name, proposal["value"], values)
 
     @traitlets.validate("cut")

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnlab.compression.levels import Levels, Per
+from attnlab.compression.levels import UNCHANGED, Levels, Per
 from attnlab.compression.matrices import without_masks
 from attnlab.compression.quantization import Quantization
 from attnlab.lens.smaller import Cut, Head, Settings, half_width, interval, pruned, right_answers
@@ -51,7 +51,8 @@ def grid_of(
         for bits in BITS:
             have = known(kept, bits)
             if have is None:
-                smaller = Quantization(Levels(bits=bits, per=per))(own)
+                rounds = bits != UNCHANGED
+                smaller = Quantization(Levels(bits=bits, per=per))(own) if rounds else own
                 right = right_answers(smaller, inputs, labels)
                 have = [int(right.sum())] if labels.dim() == 1 else _score(right)
             found.append(have)
