@@ -42,11 +42,10 @@ from torch import Tensor, nn
 
 from attnlab.experiments.grid import Arm, Grid, Scores, Trained, by_fit
 from attnlab.models.tiny import TinyTransformer
-from attnlab.objectives.asked import Asked
-from attnlab.objectives.batches import UNSCORED, Batch, summed_loss
+from attnlab.objectives.batches import UNSCORED, summed_loss
 from attnlab.objectives.next_token import NextToken
 from attnlab.objectives.semi_causal import SemiCausal
-from attnlab.systems.metalm import MetaLM, ReadApart
+from attnlab.systems.metalm import KeepsSpans, MetaLM, ReadApart
 from attnlab.tasks.documentation import Documentation
 
 LENGTH, NEAR, UNSEEN = 96, 8, 512
@@ -63,22 +62,8 @@ def text() -> Documentation:
 # ---- who reads the spans
 
 
-class FromTheLeft(SemiCausal):
-    """The targets of ``semi_causal`` of a text that is read from the left, its spans too."""
-
-    orders = ""  # type: ignore[assignment]  # the layers decide themselves who sees whom
-
-    def prepare(self, batch: Batch, generator: torch.Generator | None = None) -> Batch:
-        """The batch with the targets outside of spans, and all of the text as it is."""
-        piece, targets = self.cut(batch, generator)
-        asked: Batch = Asked.of(
-            batch, inputs=batch.inputs, targets=targets, spans=piece % 2 * piece
-        )
-        return asked
-
-
 OBJECTIVES: Mapping[str, type[SemiCausal]] = {
-    "causal": FromTheLeft,
+    "causal": KeepsSpans,  # spans, too, are read from the left
     "both sides": SemiCausal,
     "encoder": ReadApart,
 }

@@ -87,6 +87,10 @@ class AmongWords(WithFrozenParts, ABC):
     ) -> tuple[Float[Tensor, "b k dim"], Bool[Tensor, "b k"]]:
         """The vectors of a source, and which of them are those of something that is there."""
 
+    def looked_at(self, real: Bool[Tensor, "b s"] | None) -> Bool[Tensor, "b s"] | None:
+        """Which vectors of a source ``seen`` reads; None for all of them."""
+        return real
+
     def forward(
         self, tokens: Int[Tensor, "b n"], padding: Bool[Tensor, "b n"] | None = None, *,
         source: Tensor | None = None, source_padding: Tensor | None = None,
@@ -106,13 +110,12 @@ class AmongWords(WithFrozenParts, ABC):
         tokens = in_vocabulary(tokens.masked_fill(~padding, 0), self.language_model.vocab)
         words, marked = self.language_model.embedding(tokens), (tokens == self.marker) & padding
         if source is None:
-            words = at_markers(words, marked, words[:, :0], marked[:, :0])
             if source_padding is not None:
                 raise ValueError("source_padding needs the source that it belongs to; give both")
-            return words, padding
+            return at_markers(words, marked, words[:, :0], marked[:, :0]), padding
         check_rows(source, source_padding, tokens)
         vectors, real = self.seen(source, source_padding)
-        check_finite(source, source_padding)
+        check_finite(source, self.looked_at(source_padding))
         return at_markers(words, marked, vectors, real), padding
 
     @torch.no_grad()
@@ -126,6 +129,8 @@ class AmongWords(WithFrozenParts, ABC):
         tokens, padding: prompts, each with its real tokens first.
         """
         steps = check_integer("steps", steps, at_least=1)
+        if check_integer("end", end, at_least=0) >= (vocab := self.language_model.vocab):
+            raise ValueError(f"end should be a token from 0 to {vocab - 1}, got {end}")
         with mode(self, training=False):
             words, padding = self.embedded(tokens, padding, source, source_padding)
             length, rows = padding.sum(1), torch.arange(len(words), device=words.device)

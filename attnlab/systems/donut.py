@@ -39,6 +39,7 @@ from torch import Tensor, nn
 from attnlab.core.integers import check_integer
 from attnlab.core.modes import mode
 from attnlab.core.options import Options, Size
+from attnlab.models.inputs import check_padding
 from attnlab.models.tiny import DecoderState, TinyTransformer
 from attnlab.systems.among_words import check_rows
 from attnlab.systems.patches import check_brightness
@@ -87,15 +88,20 @@ class Donut(nn.Module):
         source: Float[Tensor, "b m numbers"], source_padding: Bool[Tensor, "b m"] | None = None,
     ) -> Float[Tensor, "b n vocab"]:  # fmt: skip
         """Logits of the next token at each of the tokens."""
-        embeds = self.embed(source)
+        embeds = self.embed(source, source_padding)
         check_rows(source, source_padding, tokens)
         logits: Tensor = self.body(
             tokens, padding, source_embeds=embeds, source_padding=source_padding
         )
         return logits
 
-    def embed(self, source: Float[Tensor, "b m numbers"]) -> Float[Tensor, "b m dim"]:
-        """What the encoder reads: a vector for each patch, before its position is added."""
+    def embed(
+        self, source: Float[Tensor, "b m numbers"], padding: Bool[Tensor, "b m"] | None = None
+    ) -> Float[Tensor, "b m dim"]:
+        """What the encoder reads: a vector for each patch, before its position is added.
+
+        padding: True at patches of the page; the others are blank, whatever they hold.
+        """
         o = self.options
         if not isinstance(source, Tensor) or source.shape[1:] != (o.patches, o.numbers):
             found = tuple(source.shape) if isinstance(source, Tensor) else type(source).__name__
@@ -105,6 +111,9 @@ class Donut(nn.Module):
             )
         if not source.is_floating_point():
             raise TypeError(f"source should be float, brightness from 0 to 1, got {source.dtype}")
+        if padding is not None:
+            check_padding("source_padding", padding, source)
+            source = source.masked_fill(~padding[..., None], 1)
         check_brightness("source", source)
         ink = 1 - source.to(self.patch.weight.dtype)
         vectors: Tensor = self.patch(torch.zeros_like(ink) if o.blind else ink)

@@ -91,7 +91,7 @@ class WithImages(AmongWords):
         here = images.new_ones(b, i, dtype=torch.bool)
         if real is not None:
             check_padding("source_padding", real, source)
-            here = real.unflatten(1, (count, self.patches)).all(-1)
+            here = self._whole(real)
             images = images.masked_fill(~here[..., None, None], 0)
         pooled = self.encoder.encode(images.flatten(0, 1)).mean(1)
         vectors: Tensor = self.project(pooled).unflatten(-1, (self.vectors, -1))
@@ -100,3 +100,10 @@ class WithImages(AmongWords):
         return vectors.view(b, i * self.vectors, vectors.shape[-1]), here.repeat_interleave(
             self.vectors, 1
         )
+
+    def looked_at(self, real: Bool[Tensor, "b s"] | None) -> Bool[Tensor, "b s"] | None:
+        """The patches of whole images: an image of which a patch is missing is left out."""
+        return None if real is None else self._whole(real).repeat_interleave(self.patches, 1)
+
+    def _whole(self, real: Bool[Tensor, "b s"]) -> Bool[Tensor, "b i"]:
+        return real.unflatten(1, (-1, self.patches)).all(-1)

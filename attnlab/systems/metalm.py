@@ -138,14 +138,10 @@ def _refuse_negative(spans: Tensor) -> None:
     )
 
 
-class ReadApart(SemiCausal):
-    """``semi_causal`` whose spans are read by the encoder of a ``MetaLM``."""
+class KeepsSpans(SemiCausal):
+    """The targets of ``semi_causal``, of a model whose layers decide who sees whom."""
 
-    orders = ""  # type: ignore[assignment]  # the layers decide themselves who sees whom
-
-    def fitted(self, model: nn.Module) -> None:
-        if not isinstance(model, MetaLM):
-            raise TypeError(f"ReadApart trains a MetaLM, got a {type(model).__name__}")
+    orders = ""  # type: ignore[assignment]
 
     def prepare(self, batch: Batch, generator: torch.Generator | None = None) -> Batch:
         """The batch with the targets outside of spans; keeps which span each token stands in."""
@@ -153,6 +149,14 @@ class ReadApart(SemiCausal):
         spans = torch.where(piece % 2 == 1, piece, 0)
         asked: Batch = Asked.of(batch, inputs=batch.inputs, targets=targets, spans=spans)
         return asked
+
+
+class ReadApart(KeepsSpans):
+    """``semi_causal`` whose spans are read by the encoder of a ``MetaLM``."""
+
+    def fitted(self, model: nn.Module) -> None:
+        if not isinstance(model, MetaLM):
+            raise TypeError(f"ReadApart trains a MetaLM, got a {type(model).__name__}")
 
     def answers(self, model: Any, batch: Batch) -> Tensor:
         logits: Tensor = model(batch.inputs, batch.padding, spans=kept(batch, "spans"))

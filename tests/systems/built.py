@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from attnlab.models.tiny import TinyTransformer
 from attnlab.objectives.dino import Dino, DinoOptions
@@ -49,6 +49,25 @@ class System(NamedTuple):
     objective: Any
     frozen: tuple[str, ...] = ()
     unused: tuple[str, ...] = ()
+
+
+def large(model: nn.Module) -> Any:
+    """Weights so large that every part of the input matters."""
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.copy_(torch.randn(p.shape, generator=generator, dtype=p.dtype) * 0.4)
+    return model
+
+
+def texts_and_images() -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Texts (2, 6) and images (2, 7, 11), each before its padding, which ends a row."""
+    generator = torch.Generator().manual_seed(1)
+    tokens = torch.randint(17, (2, 6), generator=generator)
+    source = torch.randn(2, 7, 11, generator=generator).double()
+    padding, hides = torch.ones(2, 6, dtype=torch.bool), torch.ones(2, 7, dtype=torch.bool)
+    padding[1, 4:], hides[0, 5:] = False, False
+    return tokens, padding, source, hides
 
 
 def language_model(vocab: int) -> TinyTransformer:

@@ -52,15 +52,15 @@ IMAGES: dict[str, Refused] = {
     "complex numbers": (lambda x: x.to(torch.complex64), "float"),
     "NaN": (lambda x: x * torch.nan, "finite numbers|values from nan"),
     "infinity": (lambda x: x + torch.inf, "finite numbers|values from inf"),
-    "fewer numbers in a patch": (lambda x: x[..., :-1], "numbers|features=|channels"),
-    "one image without a batch": (lambda x: x[0], r"shape|got \("),
-    "an axis too many": (lambda x: x[:, None], r"shape|got \("),
-    "no patches": (lambda x: x[:, :0], "empty|has none|no images|got|shape"),
+    "fewer numbers in a patch": (lambda x: x[..., :-1], "numbers|features=16|channels is 16, expected 15"),
+    "one image without a batch": (lambda x: x[0], r"\((3|4|8|16), (6|12|16|144)\)"),
+    "an axis too many": (lambda x: x[:, None], r"\(5, 1, \d+, \d+\)|\(b, n\) = \(5, 1\)"),
+    "no patches": (lambda x: x[:, :0], r"has no images|sequence is empty|\(5, 0\b"),
     "a list": (lambda x: x.tolist(), "a? ?list"),
     "an array": (lambda x: x.numpy(), "a? ?ndarray"),
     "fewer images than texts": (lambda x: x[:3], r"5 texts|\(3, \d+\)|rows"),
     "more images than texts": (lambda x: torch.cat([x, x[:2]]), r"5 texts|\(7, \d+\)|rows"),
-    "no image": (lambda x: None, "none|no images|0 vectors|NoneType"),
+    "no image": (lambda x: None, "no images|batch has none|NoneType|needs the source"),
 }
 
 
@@ -124,7 +124,7 @@ def test_padding_that_does_not_fit_is_refused_in_a_sentence(name, part, change):
     def spoil(padding: Tensor | None) -> Any:
         return PADDING[change](torch.ones(5, 8, dtype=torch.bool) if padding is None else padding)
 
-    with pytest.raises((TypeError, ValueError), match=r"padding"):
+    with pytest.raises((TypeError, ValueError), match=rf"^`?({part}|padding)`? should be"):
         answer(name, part, spoil)
 
 
@@ -151,10 +151,45 @@ def test_a_batch_without_rows_is_answered_with_none_or_refused(name):
 
 
 def test_padding_of_a_source_that_is_not_given_is_refused():
-    text = SYSTEMS["KOSMOS"]()
-    tokens = torch.zeros(2, 3, dtype=torch.long)
-    with pytest.raises(ValueError, match="source_padding needs the source"):
-        text.model(tokens, source_padding=torch.ones(2, 4, dtype=torch.bool))
+    model = SYSTEMS["KOSMOS"]().model
+    for token in (0, model.marker):
+        tokens = torch.full((2, 3), token)
+        with pytest.raises(ValueError, match="source_padding needs the source"):
+            model(tokens, source_padding=torch.ones(2, 4, dtype=torch.bool))
+    with pytest.raises(ValueError, match="3 markers, but its source gives 0 vectors"):
+        model(tokens)
+
+
+def test_an_image_that_is_left_out_may_hold_anything() -> None:
+    """One of whose patches is missing, and another is NaN."""
+    system = SYSTEMS["KOSMOS"]()
+    model, batch = system.model.eval(), system.task.batch("train", 5, seed=0)
+    first = batch.source_padding.clone()
+    first[:, 1 : model.patches] = False
+    tokens = batch.inputs.clone()
+    at = (tokens == model.marker).int().argmax(1)
+    tokens[torch.arange(5), at] = 0  # one marker fewer, as one image is left out
+    assert model.vectors == 1
+    spoiled = batch.source.clone()
+    spoiled[:, 0] = torch.nan
+    found, wanted = (
+        model(tokens, batch.padding, source=each, source_padding=first)
+        for each in (spoiled, batch.source)
+    )
+    torch.testing.assert_close(found, wanted)
+
+
+def test_a_patch_that_is_not_there_has_no_brightness() -> None:
+    system = SYSTEMS["Donut, parsing"]()
+    model, batch = system.model.eval(), system.task.batch("train", 2, seed=0)
+    real = torch.ones(batch.source.shape[:2], dtype=torch.bool)
+    real[:, -2:] = False
+    found, wanted = (
+        model(batch.inputs, source=batch.source.masked_fill(~real[..., None], value),
+              source_padding=real)
+        for value in (255.0, 0.5)
+    )  # fmt: skip
+    torch.testing.assert_close(found, wanted)
 
 
 @pytest.mark.parametrize("check", [check_finite, partial(check_brightness, "images")])

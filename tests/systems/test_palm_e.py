@@ -211,7 +211,8 @@ def test_rows_that_have_ended_are_filled_up():
     task = TASKS["objects"]
     model, batch = talkative(task), task.batch("train", 3, seed=0)
     given = {"source": batch.source, "source_padding": batch.source_padding, "steps": 6}
-    free = model.write(batch.inputs[:, :6], **given, end=task.vocab)
+    written = (model.write(batch.inputs[:, :6], **given, end=end) for end in range(task.vocab))
+    free = next(tokens for end, tokens in enumerate(written) if end not in tokens)
     row, end = free[0].tolist(), int(free[0, 1])
     assert end not in (row[0], row[2])
     written = model.write(batch.inputs[:, :6], **given, end=end)
@@ -228,7 +229,7 @@ def test_a_row_that_has_ended_leaves_the_others_all_positions():
     prompts = torch.randint(15, (9, 10))
     padding = torch.ones(9, 10, dtype=torch.bool)
     padding[1:, 3:] = False
-    end = int(model.write(prompts[:1], steps=1, end=19)[0, 0])
+    end = int(model.write(prompts[:1], steps=1, end=0)[0, 0])
     alone = [model.write(row[None, :3], steps=6, end=end)[0].tolist() for row in prompts[1:]]
     assert any(end not in row for row in alone)  # one at least goes on to the last step
     together = model.write(prompts, padding, steps=6, end=end).tolist()
@@ -289,7 +290,9 @@ def test_pictures_and_prompts_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="a prompt has its real tokens first, one at least"):
         model.write(words.inputs, holes, steps=1, end=STOP)
     with pytest.raises(ValueError, match="more than the model's max_len"):
-        model.write(batch.inputs, batch.padding, source=batch.source, steps=60, end=99)
+        model.write(batch.inputs, batch.padding, source=batch.source, steps=60, end=0)
+    with pytest.raises(ValueError, match=r"end should be a token from 0 to \d+, got 1000000"):
+        model.write(words.inputs, steps=1, end=10**6)
     with pytest.raises(ValueError, match="steps should be at least 1, got 0"):
         model.write(words.inputs, steps=0, end=STOP)
 

@@ -10,18 +10,10 @@ import attnlab
 from attnlab.systems.qformer import QFormer, visible
 from attnlab.systems.qformer_layers import QFormerOptions
 from attnlab.systems.qformer_released import from_transformers
+from tests.systems.built import large, texts_and_images
 
 SIZES = {"dim": 20, "layers": 3, "heads": 5, "hidden": 28, "queries": 3, "image_dim": 11}
 WORDS = QFormerOptions(**SIZES, vocab=17, max_len=13)
-
-
-def large(model: torch.nn.Module) -> torch.nn.Module:
-    """Weights so large that every part of the input matters."""
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for p in model.parameters():
-            p.copy_(torch.randn(p.shape, generator=generator, dtype=p.dtype) * 0.4)
-    return model
 
 
 @pytest.fixture
@@ -31,12 +23,7 @@ def model() -> QFormer:
 
 @pytest.fixture
 def given() -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Images (2, 7, 11) and texts (2, 6), of each row with padding at its end."""
-    generator = torch.Generator().manual_seed(1)
-    image = torch.randn(2, 7, 11, generator=generator).double()
-    tokens = torch.randint(17, (2, 6), generator=generator)
-    hides, padding = torch.ones(2, 7, dtype=torch.bool), torch.ones(2, 6, dtype=torch.bool)
-    hides[0, 5:], padding[1, 4:] = False, False
+    tokens, padding, image, hides = texts_and_images()
     return image, tokens, padding, hides
 
 

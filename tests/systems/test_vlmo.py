@@ -14,20 +14,12 @@ from attnlab.architecture.join.layer_scale import LayerScale
 from attnlab.models.layers import Block
 from attnlab.systems.vlmo import PRINTED, SIZES, VLMo, build
 from attnlab.systems.vlmo_layers import VLMoLayer, VLMoOptions
+from tests.systems.built import large, texts_and_images
 
 OPTIONS = VLMoOptions(
     dim=20, layers=3, heads=5, hidden=28, pairs=1, vocab=17, max_len=13, features=11, patches=7
 )
 TEXT, IMAGE = (("text", 6),), (("image", 8),)
-
-
-def large(model: nn.Module) -> nn.Module:
-    """Weights so large that every part of the input matters."""
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for p in model.parameters():
-            p.copy_(torch.randn(p.shape, generator=generator, dtype=p.dtype) * 0.4)
-    return model
 
 
 @pytest.fixture
@@ -37,13 +29,7 @@ def model() -> VLMo:
 
 @pytest.fixture
 def given() -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Texts (2, 6) and images (2, 7, 11), in each with padding at the end of a row."""
-    generator = torch.Generator().manual_seed(1)
-    tokens = torch.randint(17, (2, 6), generator=generator)
-    source = torch.randn(2, 7, 11, generator=generator).double()
-    padding, hides = torch.ones(2, 6, dtype=torch.bool), torch.ones(2, 7, dtype=torch.bool)
-    padding[1, 4:], hides[0, 5:] = False, False
-    return tokens, padding, source, hides
+    return texts_and_images()
 
 
 def pair(model: nn.Module, given: tuple[Tensor, ...]) -> Tensor:
