@@ -17,6 +17,10 @@ def two(number: float) -> str:
 
 def fixed(number: float, digits: int) -> str:
     """So many digits after the point, likewise."""
-    unit = "1" if not digits else f"0.{'0' * (digits - 1)}1"
-    found = Decimal(number).quantize(Decimal(unit), ROUND_HALF_UP)
-    return str(abs(found)) if not found else str(found).replace("-", "−")
+    found = to_fixed(number, digits)
+    return found.replace("-", "−") if float(found) else found.removeprefix("-")
+
+
+def to_fixed(number: float, digits: int) -> str:
+    """What JavaScript's toFixed writes, where Python would round a tie to an even digit."""
+    return str(Decimal(number).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))

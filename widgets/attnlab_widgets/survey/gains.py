@@ -9,6 +9,7 @@ from typing import Any
 
 from attnlab.core.card import Card
 from attnlab.measure.benchmarks.compiled import LENGTH, PASSES, named
+from attnlab_widgets.words import to_fixed
 
 NOT_YET = "not measured yet"
 STORED = Path(__file__).parent / "compiled.json"
@@ -71,11 +72,11 @@ def _of_pass(row: Mapping[str, Any] | None) -> str:
 def times(gain: float, quartiles: Sequence[float]) -> str:
     """The median of the rounds; where half of them lie around 1, no gain and no loss is known."""
     low, high = quartiles
-    return "≈ 1" if low <= 1 <= high else f"{gain:.2f}"
+    return "≈ 1" if low <= 1 <= high else to_fixed(gain, 2)
 
 
 def spread(quartiles: Sequence[float]) -> str:
-    return "{:.2f} to {:.2f}".format(*quartiles)
+    return " to ".join(to_fixed(each, 2) for each in quartiles)
 
 
 def machine() -> str:

@@ -13,6 +13,8 @@ from attnlab.catalog import card, cards
 from attnlab.measure import gpu_command, summary
 from attnlab.measure.rows import read
 from attnlab.measure.sweep import OVERHEAD, SHORT
+from attnlab_widgets.survey.gains import spread
+from attnlab_widgets.words import to_fixed
 
 ORDERS = {
     "name": "name", "measured": "measured", "forward": "forward", "both": "both", "share": "share",
@@ -169,14 +171,14 @@ def cells(row: Row) -> list[str]:
         time_at(row["both"], row["both_n"]),
         row["beside"] or "–",
         " → ".join("not counted" if x is None else f"{x:,}" for _, x in row["starts"]) or "–",
-        "–" if row["share"] is None else f"{100 * row['share']:.1f} %",
+        "–" if row["share"] is None else f"{to_fixed(100 * row['share'], 1)} %",
     ]
 
 
 def exponent(value: float | None, interval: Sequence[float] | None) -> str:
     if value is None:
         return "–"
-    return f"{value:.2f}" + (f" ({interval[0]:.2f} to {interval[1]:.2f})" if interval else "")
+    return to_fixed(value, 2) + (f" ({spread(interval)})" if interval else "")
 
 
 def time_at(seconds: float | None, n: int | None) -> str:

@@ -7,7 +7,8 @@ from attnlab.catalog import TITLES
 from attnlab.figures.drawing import Drawing
 from attnlab.figures.theme import THEMES, Theme
 from attnlab_widgets.survey import on_a_gpu
-from attnlab_widgets.survey.gains import times
+from attnlab_widgets.survey.gains import spread, times
+from attnlab_widgets.words import to_fixed
 
 _WIDE, _TOP, _ROWS, _MARGIN = 900, 66, 660, 20
 _PAGE = 250  # the column of the page
@@ -115,11 +116,11 @@ def cells(row: dict[str, Any]) -> dict[str, str]:
         "year": str(row["year"]),
         "family": row["family"],
         "claims": row["claimed"],
-        "formula": f"{row['formula']:.2f}",
-        "counted": "…" if row["counted"] is None else f"{row['counted']:.2f}",
+        "formula": to_fixed(row["formula"], 2),
+        "counted": "…" if row["counted"] is None else to_fixed(row["counted"], 2),
         "measured": "–"
         if measured is None
-        else "{:.2f} ({:.2f} to {:.2f})".format(measured, *row["interval"]),
+        else f"{to_fixed(measured, 2)} ({spread(row['interval'])})",
         "compiled": "not measured"
         if row["compiled"] is None
         else f"{times(row['compiled'], row['compiled_quartiles'])} ×",

@@ -6,11 +6,13 @@ const sortable = (value) => (typeof value === "string" ? value.toLowerCase() : N
 
 /** The rows that pass the filter, in order; those without a value come last. */
 export function arranged(rows, { order, down, family, search }) {
-  const key = KEYS[order] ?? order;
-  const known = !OF_FORMS.includes(order);
+  const kept = passing(rows, family, search);
+  return OF_FORMS.includes(order) ? kept : sorted(kept, KEYS[order] ?? order, down);
+}
+
+function passing(rows, family, search) {
   const words = search.toLowerCase();
-  const kept = rows.filter((row) => ["", row.family].includes(family) && `${row.title} ${row.name}`.toLowerCase().includes(words));
-  return known ? sorted(kept, key, down) : kept;
+  return rows.filter((row) => ["", row.family].includes(family) && `${row.title} ${row.name}`.toLowerCase().includes(words));
 }
 
 function sorted(kept, key, down) {
@@ -21,8 +23,7 @@ function sorted(kept, key, down) {
 
 /** The forms that were timed on a GPU: the mirror of on_a_gpu.py. */
 export function arrangedForms(rows, { order, down, family, search }) {
-  const words = search.toLowerCase();
-  const kept = rows.filter((row) => ["", row.family].includes(family) && `${row.title} ${row.name}`.toLowerCase().includes(words));
+  const kept = passing(rows, family, search);
   return ["name", "measured", ...OF_FORMS].includes(order) ? sorted(kept, order, down) : kept;
 }
 
