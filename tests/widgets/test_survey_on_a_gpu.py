@@ -47,8 +47,8 @@ def write_rows(path: Path, rows: Rows) -> Path:
 
 def invented() -> Rows:
     """Rows with figures that are made up, every kind of gap among them: the page is tried with
-    these, as measured ones differ from machine to machine. 1.125 and 0.1125 are ties, which Python's
-    own formats would round to an even digit."""
+    these, as measured ones differ from machine to machine. 1.125 and 11.25 %
+    are ties, which Python's own formats would round to an even digit."""
     empty = {"interval": None, "cpu": None, "cpu_interval": None, "because": "", "unfitted": ""}
     empty |= {"forward": None, "forward_n": None, "both": None, "both_n": None, "beside": ""}
     empty |= {"starts": [], "share": None, "share_n": None, "measured": None}
