@@ -17,13 +17,13 @@ import { INSTEAD, Study, TRAITS } from "./study.js";
 
 const QUIET = 500; // milliseconds without a change after which the answer is read out
 const SEEDS = 2 ** 31;
-const HELP = `A language model reads letters and says what may come next. Its heads stand on the board as chips, each with a small map of its attention, and what it looks at in this text. At the bottom are the vectors of the letters and of their places, at the top the logits, from which the answer is made.
+const HELP = `The heads of a language model stand on the board as chips, each with a small map of its attention. Below are the vectors of letters and places, above the logits, which make the answer.
 
-A wire leads from a sender to one input of a later head (its query, its key or its value), or to the logits. All of them are there. A wire is as thick as what its cut does to the answer: the pass is computed again with this one path cut, for every wire. Blue wires carry the answer, orange ones work against it, grey ones do little; the slider says how little.
+A wire leads from a sender to the query, key or value of a later head, or to the logits. It is as thick as what its cut does to the answer: the pass is computed again with this one path cut, for every wire. Blue wires carry the answer, orange ones work against it, grey ones do little.
 
-A cut is not nothing: something must be carried in its place, and the effect depends on it. “Another text” has the same letters in another order, so all that both texts share stays: what the places do, for instance. “The mean” is that over many texts and all their places, and “zeros” are zeros, which the model has never seen there.
+A cut wire carries something else, and the effect depends on what. Of another text all stays that both share, such as the places; the mean is that over many texts and places.
 
-Click a wire, or choose it in the list, and it is cut; the bars show the answer before and after. Several cuts act together. A wire leads through the feed-forward layers on its way, unless you choose the direct way alone.`;
+Click a wire, or choose it in the list: it is cut. Several cuts act together. A wire leads through the feed-forward layers on its way, unless you choose the direct way alone.`;
 
 function render({ model, el: host, title }) {
   const study = new Study(model);
