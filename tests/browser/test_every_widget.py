@@ -242,7 +242,7 @@ def test_a_notebook_shows_them_light_and_dark(notebook: Any, soon: Any) -> None:
     for theme in ("light", "dark"):
         if theme == "dark":
             notebook._theme("Dark")
-        for name in (each for each in ALL if each != "KernelLab"):  # which is one of ipywidgets
+        for name in ALL:
             found = in_cell(notebook, name)
             found.and_(notebook.page.locator("[data-drawn]")).wait_for()
             soon(lambda found=found: found.evaluate(INK), [theme, theme, True])

@@ -71,3 +71,20 @@ def test_a_drawing_put_into_another_is_moved() -> None:
     for x, y in ((2, 2), (2, 10), (15, 15)):
         assert image.getpixel((2 * (30 + x), 2 * (30 + y))) == rgb("#d55e00")
         assert image.getpixel((2 * x, 2 * y)) == rgb(LIGHT.paper)
+
+
+def test_a_patch_covers_what_lies_below() -> None:
+    drawing = Drawing(40, 40, LIGHT)
+    drawing.patch([(0, 0), (20, 0), (0, 20)], "#d55e00")
+    image = Image.open(BytesIO(drawing.png()))
+    assert image.getpixel((6, 6)) == (0xD5, 0x5E, 0)
+    assert image.getpixel((60, 60)) != (0xD5, 0x5E, 0)
+    assert '<polygon points="0.0,0.0 20.0,0.0 0.0,20.0" fill="#d55e00"/>' in drawing.svg("a")
+
+
+def test_a_transparent_colour_lets_the_paper_show_through() -> None:
+    drawing = Drawing(20, 20, DARK)
+    drawing.map(np.array([[0, 1]]), ["#d55e0000", "#d55e00"], 0, 0, 20, 20)
+    image = Image.open(BytesIO(drawing.png()))
+    assert image.getpixel((5, 5)) == rgb(DARK.paper)
+    assert image.getpixel((35, 5)) == rgb("#d55e00")
