@@ -1,16 +1,24 @@
 """Maps of several mechanisms on one text side by side, whatever their units."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 
-from attnlab.core.arguments import check_mapping, check_size, check_texts
+from attnlab.core.arguments import check_list, check_mapping, check_size, check_texts
 from attnlab.core.arrays import Array, numbers, tokens_for
 from attnlab.figures.labels import escaped, labels, sentence
-from attnlab.figures.layout import bare_axis, hatching, label_width, layout, note, text_width
+from attnlab.figures.layout import (
+    bare_axis,
+    hatching,
+    label_width,
+    layout,
+    note,
+    text_width,
+    untrained_note,
+)
 from attnlab.figures.picture import Picture, Row
 from attnlab.figures.scales import colour_bar
 from attnlab.figures.theme import CIVIDIS, Theme, colours, theme_name
@@ -25,6 +33,7 @@ def map_gallery(
     *,
     title: str,
     columns: int = 4,
+    untrained: Collection[str] = (),
     theme: str | None = None,
 ) -> Picture:
     """One small map (n, n) for each name, rows take from columns: ``{"FNet": map, "full": map}``.
@@ -32,7 +41,9 @@ def map_gallery(
     Weights of attention, kernels and Jacobian norms have different units, so every map has a colour
     scale of its own, from 0 to its largest magnitude, which the table gives; colours grow with the
     square root, so that small numbers show. Cells that are exactly 0 are hatched: no softmax gives
-    them, so they are out of reach. ``lens.side_by_side.map_of`` and ``lens.mixing`` compute maps.
+    them, so they are out of reach. ``untrained`` holds the names of
+    maps whose weights nobody trained: they are labelled. ``lens.side_by_side.map_of`` and
+    ``lens.mixing`` compute maps.
     """
     check_texts(title=title)
     found = check_mapping("maps", maps, '{"FNet": map}')
@@ -47,6 +58,9 @@ def map_gallery(
                 f"the map {name!r} should be of {n} tokens like the first one, got {len(values)}"
             )
     texts = labels(tokens_for("tokens", tokens, n, "tokens (rows of each map)"))
+    of_nobody = check_list("untrained", untrained)
+    if strange := [name for name in of_nobody if name not in list(sizes)]:
+        raise ValueError(f"`untrained` should hold names of `maps`, got {strange[0]!r:.80}")
     theme = theme_name(theme)
     look = colours(theme)
     traces = [
@@ -55,8 +69,8 @@ def map_gallery(
     rows = [_row(name, values) for name, values in sizes.items()]
     return Picture(
         traces,
-        _page(theme, look, title, sizes, across),
-        description=_description(title, rows, n),
+        _page(theme, look, title, sizes, across, of_nobody),
+        description=_description(title, rows, n, of_nobody),
         rows=rows,
         theme=theme,
     )
@@ -90,7 +104,12 @@ def _trace(values: Array, name: str, place: int, texts: Sequence[str]) -> go.Hea
 
 
 def _page(
-    theme: str, look: Theme, title: str, maps: Mapping[str, Array], across: int
+    theme: str,
+    look: Theme,
+    title: str,
+    maps: Mapping[str, Array],
+    across: int,
+    untrained: list[str],
 ) -> dict[str, Any]:
     down = -(-len(maps) // across)
     n = len(next(iter(maps.values())))
@@ -116,12 +135,19 @@ def _page(
         places = {"xanchor": "left", "yanchor": "bottom", "yshift": 2}
         shown = _fitting(name)
         notes.append(note(look, shown, left / inner[0], 1 - top / inner[1], **places))
+        if name in untrained:
+            above = {"yanchor": "top", "xshift": 3, "yshift": -3}
+            notes.append(untrained_note(look, left / inner[0], 1 - top / inner[1], **above))
         if (values == 0).any():
             images.append(hatching(values == 0, f"x{number}", f"y{number}", theme))
     caption = "rows take from columns" + (" · hatched: exactly 0" if images else "")
     notes.append(note(look, caption, 0, 0, xanchor="left", yanchor="top", yshift=-8))
     bar = colour_bar(
-        look, "share of the map's largest", [0, _LEVELS / 2, _LEVELS], ["0", "¼", "1"], 180
+        look,
+        "share of the map's largest, square root",
+        [0, _LEVELS / 2, _LEVELS],
+        ["0", "¼", "1"],
+        180,
     )
     page["coloraxis"] = {
         "colorscale": [[at / (len(CIVIDIS) - 1), colour] for at, colour in enumerate(CIVIDIS)],
@@ -169,11 +195,13 @@ def _toeplitz(values: Array) -> bool:
     return bool((apart <= 1e-3 * max(float(values.max()), 1e-30)).all())
 
 
-def _description(title: str, rows: Sequence[Row], n: int) -> str:
+def _description(title: str, rows: Sequence[Row], n: int, untrained: list[str]) -> str:
     same = [str(row["map"]) for row in rows if row["same along each diagonal"] == "yes"]
     words = "None of them is" if not same else f"{', '.join(same)}:"
+    known = [str(row["map"]) for row in rows if row["map"] in untrained]
+    nobody = f" Nobody trained the weights of {', '.join(known)}." if known else ""
     ends = "the same along each diagonal, so that it depends on the distance alone."
     return (
         f"{sentence(title)} {len(rows)} maps of {n} tokens, each on a colour scale of its own. "
-        f"{words} {ends}"
+        f"{words} {ends}{nobody}"
     )

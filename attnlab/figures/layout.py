@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.figures.labels import escaped
-from attnlab.figures.theme import FONT, HATCHING, Theme
+from attnlab.figures.theme import FONT, HATCHING, Theme, colours
 
 
 def layout(
@@ -82,16 +82,36 @@ def note(look: Theme, text: str, x: float, y: float, **more: Any) -> dict[str, A
     }
 
 
+def untrained_note(look: Theme, x: float = 1, y: float = 1, **places: Any) -> dict[str, Any]:
+    """The label of what is shown with weights that nobody trained, to the right above the map."""
+    frame = {"bordercolor": look.quiet, "borderwidth": 1, "borderpad": 2, "bgcolor": look.panel}
+    places = places or {"yanchor": "bottom", "xshift": 14, "yshift": 6}
+    return note(look, "untrained", x, y, xanchor="left", **frame, **places)
+
+
 def hatching(
-    hidden: NDArray[np.bool_], x_axis: str, y_axis: str, theme: str, *, lines: int = 26
+    hidden: NDArray[np.bool_],
+    x_axis: str,
+    y_axis: str,
+    theme: str,
+    *,
+    only: NDArray[np.bool_] | None = None,
+    lines: int = 26,
 ) -> dict[str, Any]:
     """Hatching of the hidden cells (n, m) of a map: diagonal lines, ``lines`` along its side.
 
-    It is one small drawing, whatever the number of cells, which keeps notebooks small.
+    It is one small drawing, whatever the number of cells, which keeps notebooks small. Cells that
+    are the ``only`` key of their query (n, m) are covered by a frame.
     """
     n, m = hidden.shape
     pitch = max(n, m) / lines
     ground, line = HATCHING[theme]
+    paper = colours(theme).paper
+    frames = "".join(
+        f'<rect x="{j + 0.06}" y="{i + 0.06}" width=".88" height=".88" fill="{paper}" '
+        f'stroke="{line}" stroke-width=".12"/>'
+        for i, j in ([] if only is None else np.argwhere(only).tolist())
+    )
     drawing = (
         '<svg id="hatching" xmlns="http://www.w3.org/2000/svg" '
         f'viewBox="0 0 {m} {n}" width="{m * 40}" '
@@ -99,7 +119,7 @@ def hatching(
         f'height="{pitch:.3f}" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
         f'<path d="M0 0H{pitch:.3f}V{pitch:.3f}H0z" fill="{ground}"/><path d="M0 0V{pitch:.3f}" '
         f'stroke="{line}" stroke-width="{pitch * 0.6:.3f}"/></pattern></defs>'
-        f'<path d="{_outline(hidden)}" fill="url(#h)"/></svg>'
+        f'<path d="{_outline(hidden)}" fill="url(#h)"/>{frames}</svg>'
     )
     return {
         "source": "data:image/svg+xml," + quote(drawing, safe=" =:/'()"),

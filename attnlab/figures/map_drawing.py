@@ -17,8 +17,7 @@ from attnlab.figures.layout import (
     note,
     text_width,
 )
-from attnlab.figures.scales import colour_bar, round_ticks
-from attnlab.figures.theme import CIVIDIS, MONO, SIGNED, Theme, colours
+from attnlab.figures.theme import MONO, Theme, colours
 
 
 def packed(cells: Array) -> Array:
@@ -92,9 +91,11 @@ def one_map_layout(
     queries: Sequence[Any],
     keys: Sequence[Any],
     hidden: Array,
+    only: Array,
     axes: tuple[str, str],
 ) -> dict[str, Any]:
-    look, hatched = colours(theme), bool(hidden.any())
+    """``only`` is True at the only key of a query, which is framed in place of its colour."""
+    look, hatched, framed = colours(theme), bool(hidden.any()), bool(only.any())
     n, m = hidden.shape
     cell = _cell(n, m)
     rows, columns = _ticks(queries), _ticks(keys)
@@ -102,15 +103,14 @@ def one_map_layout(
     columns["tickangle"] = -90 if turned else 0
     top = 66 + (max(map(label_width, columns["ticktext"])) if turned else 14)
     left = 44 + max(map(label_width, rows["ticktext"]))
-    margin: dict[str, float] = {"l": left, "r": 116, "t": top, "b": 34 if hatched else 14}
+    margin: dict[str, float] = {"l": left, "r": 116, "t": top, "b": 14 + 20 * hatched + 15 * framed}
     width = max(m * cell, 150) + left + margin["r"]
     width = max(width, text_width(title, 16.5) + 16)
     margin["r"] = width - left - max(m * cell, 150)
     height = max(n * cell, 120) + top + margin["b"]
     shared = {"type": "category", "showgrid": False, "ticks": ""}
-    legend = note(
-        look, "hatched: the mask does not allow it", 0, 0, yanchor="top", xanchor="left", yshift=-8
-    )
+    lines = ["hatched: the mask does not allow it"] if hatched else []
+    lines += ["framed: the only key of its query, always 1"] if framed else []
     return layout(
         look,
         title,
@@ -119,8 +119,11 @@ def one_map_layout(
         margin=margin,
         xaxis=axis(look, axes[1], side="top", range=[-0.5, m - 0.5], **shared, **columns),
         yaxis=axis(look, axes[0], range=[n - 0.5, -0.5], **shared, **rows),
-        images=[hatching(hidden, "x", "y", theme)] if hatched else [],
-        annotations=[legend] if hatched else [],
+        images=[hatching(hidden, "x", "y", theme, only=only)] if hatched else [],
+        annotations=[
+            note(look, line, 0, 0, yanchor="top", xanchor="left", yshift=-8 - 15 * at)
+            for at, line in enumerate(lines)
+        ],
     )
 
 
@@ -152,21 +155,6 @@ def _ticks(tokens: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-def colour_axis(
-    look: Theme, low: float, high: float, unit: int | None, quantity: str, length: float
-) -> dict[str, Any]:
-    scale = CIVIDIS if low == 0 else SIGNED
-    factor = unit or 1
-    values, texts = round_ticks(low, high)
-    bar = colour_bar(look, quantity, [value * factor for value in values], texts, length)
-    return {
-        "colorscale": [[i / (len(scale) - 1), colour] for i, colour in enumerate(scale)],
-        "cmin": low * factor,
-        "cmax": high * factor,
-        "colorbar": bar,
-    }
-
-
 def bar_length(page: dict[str, Any]) -> float:
     inner = page["height"] - page["margin"]["t"] - page["margin"]["b"]
     return round(max(90, min(inner, 240)))
@@ -183,6 +171,7 @@ def grid_layout(
     keys: Sequence[Any],
     size: float,
     hidden: Array,
+    only: Array,
 ) -> dict[str, Any]:
     look = colours(theme)
     layers, heads, n, m = hidden.shape
@@ -204,11 +193,13 @@ def grid_layout(
             look, queries, [n - 0.5, -0.5], top - high / down, top, layer, "y"
         )
     page["images"] = [
-        hatching(hidden[i, j], _numbered("x", j + 1), _numbered("y", i + 1), theme)
+        hatching(hidden[i, j], _numbered("x", j + 1), _numbered("y", i + 1), theme, only=only[i, j])
         for i, j in np.ndindex(layers, heads)
         if hidden[i, j].any()
     ]
-    page["annotations"] = _grid_notes(look, layers, heads, wide, high, gap, bool(page["images"]))
+    caption = "rows: queries · columns: keys" + (" · hatched: masked" if page["images"] else "")
+    caption += " · framed: only key, always 1" if only.any() else ""
+    page["annotations"] = _grid_notes(look, layers, heads, wide, high, gap, caption)
     return page
 
 
@@ -243,7 +234,7 @@ def _domain(start: float, end: float) -> list[float]:
 
 
 def _grid_notes(
-    look: Theme, layers: int, heads: int, wide: float, high: float, gap: float, hatched: bool
+    look: Theme, layers: int, heads: int, wide: float, high: float, gap: float, caption: str
 ) -> list[dict[str, Any]]:
     inner = heads * (wide + gap) - gap, layers * (high + gap) - gap
     columns = [
@@ -270,5 +261,4 @@ def _grid_notes(
         )
         for layer in range(layers)
     ]
-    caption = "rows: queries · columns: keys" + (" · hatched: masked" if hatched else "")
     return [*columns, *rows, note(look, caption, 0, 0, xanchor="left", yanchor="top", yshift=-8)]

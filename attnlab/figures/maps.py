@@ -1,8 +1,10 @@
 """Attention maps: one, all heads at once, one over training steps.
 
-Queries are rows, keys are columns, brighter means more attention. Masked pairs are
+Queries are rows, keys are columns, brighter means more attention. Weights of attention have one
+scale in all figures, their square root from 0 to 1. Masked pairs are
 hatched, so that "may not attend" and "does not attend" look different. A masked pair that carries
-weight is drawn with its weight, so that a leak is visible.
+weight is drawn with its weight, so that a leak is visible. The only key of a query, as that of the
+first query of a causal map, gets all of its weight whatever the model: it is framed, not coloured.
 """
 
 from collections.abc import Sequence
@@ -11,16 +13,13 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from attnlab.core.arguments import check_list, check_positive, check_texts
+from attnlab.core.arguments import check_flag, check_list, check_positive, check_texts
 from attnlab.core.arrays import Array, booleans, numbers, tokens_for
 from attnlab.figures.labels import sentence, visible
-from attnlab.figures.layout import (
-    add_player,
-)
+from attnlab.figures.layout import add_player, untrained_note
 from attnlab.figures.map_drawing import (
     bar_length,
     borders,
-    colour_axis,
     grid_layout,
     one_map_layout,
     packed,
@@ -28,11 +27,14 @@ from attnlab.figures.map_drawing import (
     trace,
 )
 from attnlab.figures.picture import Picture, Row
+from attnlab.figures.scales import WEIGHT, colour_axis
 from attnlab.figures.theme import colours, theme_name
 
 LARGEST_MAP = 512
 EXACT_CELLS = 64 * 64
 MOST_CELLS = 400_000
+_ALL = 1e-3
+"""A weight this close to 1 is all of it: rows are softmaxes in float32 or less."""
 AXES = ("queries", "keys")
 """What the rows and the columns of a map of attention are."""
 
@@ -46,8 +48,9 @@ def heat_map(
     mask: Any = None,
     groups: tuple[Sequence[int], Sequence[int]] | None = None,
     largest: float | None = None,
-    quantity: str = "attention weight",
+    quantity: str = WEIGHT,
     axes: tuple[str, str] = AXES,
+    untrained: bool = False,
     theme: str | None = None,
 ) -> Picture:
     """One map (n, m) with a label per query (rows) and per key (columns).
@@ -55,11 +58,14 @@ def heat_map(
     ``keys`` default to ``queries`` where the map is square. ``mask`` (n, m), True = may attend.
     ``groups`` holds a group of each row and of each column, such as its bucket, cluster or block: a
     line parts neighbours of different groups.
-    ``largest`` is the end of the colour scale (default: the largest weight); give the same to maps
+    ``largest`` is the end of the colour scale: by default 1 for weights of attention, and the
+    largest value of another ``quantity``, whose colours are linear; give the same to maps
     that are to be compared. Negative values get a two-sided scale around zero. ``axes`` says what
     rows and columns are where they are not queries and keys ("block size", "character").
+    ``untrained=True`` labels what nobody trained.
     """
     check_texts(title=title, quantity=quantity)
+    check_flag("untrained", untrained)
     axes = _axes(axes)
     weights = _map("weights", weights, "n m")
     n, m = weights.shape
@@ -69,15 +75,18 @@ def heat_map(
     shown = _shown(weights, mask)
     theme = theme_name(theme)
     look = colours(theme)
-    low, high = _range(weights, largest)
-    cells, unit = (shown, None) if n * m <= EXACT_CELLS else _quantised(shown, high)
-    page = one_map_layout(theme, title, queries, keys, np.isnan(shown), axes)
+    low, high = _range(weights, largest, quantity)
+    cells, unit = (shown, None) if n * m <= EXACT_CELLS else _quantised(shown)
+    only = _only_keys(shown, quantity)
+    page = one_map_layout(theme, title, queries, keys, np.isnan(shown), only, axes)
+    page["annotations"] += [untrained_note(look)] if untrained else []
     page["coloraxis"] = colour_axis(look, low, high, unit, quantity, bar_length(page))
     page["shapes"] = [] if groups is None else borders(look, *_groups(groups, n, m))
     return Picture(
         [trace(cells, quantity, unit, _each(axes))],
         page,
-        description=_description(title, weights, shown, queries, keys, quantity, axes),
+        description=_description(title, weights, shown, queries, keys, quantity, axes)
+        + _of_nobody(untrained),
         rows=_rows(shown, queries, keys, axes),
         theme=theme,
     )
@@ -90,25 +99,30 @@ def head_grid(
     title: str,
     mask: Any = None,
     largest: float | None = None,
-    quantity: str = "attention weight",
+    quantity: str = WEIGHT,
+    untrained: bool = False,
     theme: str | None = None,
 ) -> Picture:
     """Every head of every layer as a small map, on one colour scale: (layers, heads, n, m).
 
-    Weights are rounded to the colour scale's own steps (one part in a hundred, or finer where all
-    are small), which keeps a notebook light; ``heat_map`` shows one head exactly.
+    Weights are rounded (to one part in a hundred, or finer where all are small), which keeps a
+    notebook light; ``heat_map`` shows one head exactly. ``largest``, ``quantity`` and
+    ``untrained`` are those of ``heat_map``.
     """
     check_texts(title=title, quantity=quantity)
+    check_flag("untrained", untrained)
     weights = _map("weights", weights, "layers heads n m")
     layers, heads, n, m = weights.shape
     queries = tokens_for("tokens", tokens, n, "queries")[:n]
     keys = queries if n == m else tokens_for("tokens", None, m, "keys")
     shown = np.stack([[_shown(head, mask) for head in layer] for layer in weights])
     theme = theme_name(theme)
-    low, high = _range(weights, largest)
-    cells, unit = _quantised(shown, high)
+    low, high = _range(weights, largest, quantity)
+    cells, unit = _quantised(shown)
     size = max(64, min(128, 600 / heads, 720 / layers))
-    page = grid_layout(theme, title, queries, keys, size, np.isnan(shown))
+    only = np.stack([[_only_keys(head, quantity) for head in layer] for layer in shown])
+    page = grid_layout(theme, title, queries, keys, size, np.isnan(shown), only)
+    page["annotations"] += [untrained_note(colours(theme))] if untrained else []
     page["coloraxis"] = colour_axis(colours(theme), low, high, unit, quantity, bar_length(page))
     traces = [
         small_map(cells[layer, head], layer, head, unit)
@@ -118,7 +132,7 @@ def head_grid(
     return Picture(
         traces,
         page,
-        description=_grid_description(title, shown, high),
+        description=_grid_description(title, shown, high) + _of_nobody(untrained),
         rows=_grid_rows(shown),
         theme=theme,
     )
@@ -133,7 +147,7 @@ def film(
     along: str = "training step",
     mask: Any = None,
     largest: float | None = None,
-    quantity: str = "attention weight",
+    quantity: str = WEIGHT,
     theme: str | None = None,
 ) -> Picture:
     """One map at several training steps, (t, n, m), with a slider and a play button.
@@ -149,12 +163,12 @@ def film(
     if len({str(step) for step in steps}) < len(steps):
         raise ValueError(f"`steps` should differ, got {steps}")
     shown = np.stack([_shown(moment, mask) for moment in weights])
-    low, high = _range(weights, largest)
+    low, high = _range(weights, largest, quantity)
     top = high if low == 0 else None
     first = heat_map(
         weights[-1], tokens, title=title, mask=mask, largest=top, quantity=quantity, theme=theme
     )
-    cells, unit = _quantised(shown, high)
+    cells, unit = _quantised(shown)
     page = first.to_dict()["layout"]
     look = colours(first.theme)
     page["coloraxis"] = colour_axis(look, low, high, unit, quantity, bar_length(page))
@@ -232,15 +246,30 @@ def _shown(weights: Array, mask: Any) -> Array:
     return np.where(allowed | (weights != 0), weights, np.nan)
 
 
-def _range(weights: Array, largest: float | None) -> tuple[float, float]:
+def _only_keys(shown: Array, quantity: str) -> Array:
+    """True at the one cell of a row that the mask allows, where it holds all of its weight."""
+    allowed = ~np.isnan(shown)
+    one = (allowed.sum(1) == 1) & ~allowed.all(1) & (quantity == WEIGHT)
+    found: Array = allowed & one[:, None] & (np.abs(np.nan_to_num(shown) - 1) < _ALL)
+    return found
+
+
+def _of_nobody(untrained: bool) -> str:
+    return " Nobody trained these weights." if untrained else ""
+
+
+def _range(weights: Array, largest: float | None, quantity: str) -> tuple[float, float]:
     largest = None if largest is None else check_positive("largest", largest)
-    high = largest if largest is not None else float(np.abs(weights).max()) or 1.0
+    most = float(np.abs(weights).max()) or 1.0
+    if weights.min() >= 0 and quantity == WEIGHT:
+        most = most if most > 1 + _ALL else 1.0
+    high = most if largest is None else largest
     return (-high if weights.min() < 0 else 0.0), high
 
 
-def _quantised(shown: Array, high: float) -> tuple[Array, int]:
+def _quantised(shown: Array) -> tuple[Array, int]:
     """Rounded to multiples of 1/unit; the unit is the largest power of ten that fits one byte."""
-    top = max(high, float(np.nanmax(np.abs(shown))))
+    top = float(np.nanmax(np.abs(shown))) or 1.0
     levels = 127 if np.nanmin(shown) < 0 else 255
     unit = 1
     while top * unit * 10 <= levels and unit < 10**9:

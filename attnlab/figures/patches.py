@@ -16,8 +16,9 @@ from attnlab.core.arrays import Array, booleans, numbers
 from attnlab.core.integers import check_integer
 from attnlab.figures.labels import escaped, sentence
 from attnlab.figures.layout import bare_axis, label_width, layout, note, text_width
-from attnlab.figures.map_drawing import bar_length, colour_axis
+from attnlab.figures.map_drawing import bar_length
 from attnlab.figures.picture import Picture, Row
+from attnlab.figures.scales import WEIGHT, colour_axis
 from attnlab.figures.theme import QUERY, Theme, colours, theme_name
 
 MOST_PATCHES = 40_000
@@ -37,7 +38,7 @@ def patch_maps(
     query: Any = None,
     ink: Any = None,
     largest: float | None = None,
-    quantity: str = "attention weight",
+    quantity: str = WEIGHT,
     theme: str | None = None,
 ) -> Picture:
     """Maps (rows, columns, height, width) of a grid of patches, on one colour scale from 0.
@@ -46,7 +47,7 @@ def patch_maps(
     that gets a circle, or a list of them, one for each row of maps; for mean attention by offset,
     it is the middle. ``ink`` (height, width) is
     True for the patches that a line goes around. ``largest`` is the end of the colour scale, by
-    default the largest value.
+    default 1 for weights of attention and the largest value of another ``quantity``.
     """
     check_texts(title=title, quantity=quantity)
     maps = numbers("maps", maps, "rows columns height width")
@@ -55,7 +56,10 @@ def patch_maps(
     height, width = maps.shape[2:]
     at = None if query is None else _queries(query, maps.shape)
     seen = None if ink is None else booleans("ink", ink, (height, width))
-    high = (float(maps.max()) or 1.0) if largest is None else check_positive("largest", largest)
+    most = float(maps.max()) or 1.0
+    if quantity == WEIGHT:
+        most = max(most, 1.0)
+    high = most if largest is None else check_positive("largest", largest)
     theme = theme_name(theme)
     look = colours(theme)
     page = _page(look, title, maps.shape, rows, columns, _caption(at, seen))

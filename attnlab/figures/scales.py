@@ -1,4 +1,4 @@
-"""Colour bars and round numbers, the same in every figure."""
+"""The colours of maps, their bars and round numbers, the same in every figure."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,7 +6,10 @@ from typing import Any
 import numpy as np
 
 from attnlab.figures.labels import escaped
-from attnlab.figures.theme import Theme
+from attnlab.figures.theme import CIVIDIS, SIGNED, Theme, blend
+
+WEIGHT = "attention weight"
+_STOPS = 32
 
 
 def nice_step(step: float) -> float:
@@ -24,6 +27,32 @@ def round_ticks(low: float, high: float, steps: int = 5) -> tuple[list[float], l
     if digits > 4:
         return values, [f"{value + 0.0:.4g}" for value in values]
     return values, [f"{value + 0.0:.{digits}f}" for value in values]
+
+
+def colour_axis(
+    look: Theme, low: float, high: float, unit: int | None, quantity: str, length: float
+) -> dict[str, Any]:
+    """The colours of a map of values from ``low`` to ``high``, stored as multiples of 1/``unit``.
+
+    Attention weights have the scale of all maps of weights: the square root, from 0 to 1. The title
+    of the bar says what departs from it: another end, or another quantity, whose scale is linear.
+    ``low`` below 0 takes the colours of both signs.
+    """
+    factor = unit or 1
+    values, texts = round_ticks(low, high)
+    title = f"{quantity}, linear" if low == 0 else quantity
+    scale = CIVIDIS if low == 0 else SIGNED
+    stops = [[at / (len(scale) - 1), colour] for at, colour in enumerate(scale)]
+    if low == 0 and quantity == WEIGHT:
+        stops = [[(at / _STOPS) ** 2, blend(CIVIDIS, at / _STOPS)] for at in range(_STOPS + 1)]
+        end = "" if high == 1 else f" up to {high:.3g}"
+        title = f"{quantity}{end}, square root"
+    return {
+        "colorscale": stops,
+        "cmin": low * factor,
+        "cmax": high * factor,
+        "colorbar": colour_bar(look, title, [value * factor for value in values], texts, length),
+    }
 
 
 def colour_bar(

@@ -215,7 +215,14 @@ def _note(layout: Any, note: Any) -> str:
     y = top + (1 - note.y) * high - (note.yshift or 0)
     y += {"top": 10, "middle": 4, "bottom": -2}[note.yanchor]
     anchor = {"left": "start", "center": "middle", "right": "end"}[note.xanchor]
-    return _text(note.text, x, y, size=note.font.size, fill=note.font.color, anchor=anchor)
+    written = _text(note.text, x, y, size=note.font.size, fill=note.font.color, anchor=anchor)
+    if note.bordercolor is None:
+        return written
+    wide = 0.56 * note.font.size * len(note.text) + 8  # a framed note begins at its left
+    frame = svg.rectangle(
+        x - 4, y - note.font.size - 1, wide, 17, fill=note.bgcolor, outline=note.bordercolor
+    )
+    return frame + written
 
 
 def _text(label: str | None, x: float, y: float, **look: Any) -> str:
@@ -253,8 +260,7 @@ def _colour_bar(layout: Any) -> Iterator[str]:
     axis, bar = layout.coloraxis, layout.coloraxis.colorbar
     x, length = left + wide + bar.xpad, bar.len
     y = top + (high - length) / 2
-    scale = [colour for _, colour in axis.colorscale]
-    palette = [blend(tuple(scale), i / 99) for i in range(100)]
+    palette = _palette(axis, 100)
     yield svg.bitmap(np.arange(99, -1, -1)[:, None], palette, x, y, bar.thickness, length)
     for value, label in zip(bar.tickvals, bar.ticktext, strict=True):
         share = (value - axis.cmin) / (axis.cmax - axis.cmin)
@@ -265,6 +271,13 @@ def _colour_bar(layout: Any) -> Iterator[str]:
 
 
 # traces
+
+
+def _palette(axis: Any, count: int) -> list[str]:
+    """The colours of so many values at even distances, along the stops of a colour axis."""
+    stops, scale = zip(*axis.colorscale, strict=True)
+    shares = np.interp(np.linspace(0, 1, count), stops, np.linspace(0, 1, len(stops)))
+    return [blend(scale, float(share)) for share in shares]
 
 
 def _heatmap(figure: Any, trace: Any, x: _Axis, y: _Axis) -> Iterator[str]:
@@ -280,13 +293,12 @@ def _heatmap(figure: Any, trace: Any, x: _Axis, y: _Axis) -> Iterator[str]:
 
 def _map(colours: Any, cells: Any, x: _Axis, y: _Axis) -> str:
     values = np.asarray(cells, float)
-    scale = tuple(colour for _, colour in colours.colorscale)
     low, high = colours.cmin, colours.cmax
     if low is None:
         low, high = float(np.nanmin(values)), float(np.nanmax(values))
     share = np.clip((values - low) / ((high - low) or 1), 0, 1)
     levels = np.where(np.isnan(share), -1, np.round(np.nan_to_num(share) * 254)).astype(int)
-    palette = [blend(scale, i / 254) for i in range(255)]
+    palette = _palette(colours, 255)
     left, right = x.at(-0.5), x.at(values.shape[1] - 0.5)
     top, bottom = y.at(-0.5), y.at(values.shape[0] - 0.5)
     return svg.bitmap(levels, palette, left, top, right - left, bottom - top)

@@ -43,13 +43,14 @@ GOOD = {
         "groups": ([0] * 3, [0] * 7),
         "quantity": "weight",
         "axes": ("a", "b"),
+        "untrained": True,
     },
     head_grid: {"weights": np.full((2, 5, 3, 3), 0.3), "tokens": TOKENS}
-    | {"mask": np.ones((3, 3), bool), "largest": 1.0, "quantity": "weight"},
+    | {"mask": np.ones((3, 3), bool), "largest": 1.0, "quantity": "weight", "untrained": True},
     film: {"weights": np.full((2, 3, 3), 0.3), "steps": [1, 2], "tokens": TOKENS}
     | {"mask": np.ones((3, 3), bool), "largest": 1.0, "along": "step", "quantity": "weight"},
     map_gallery: {"maps": {"a": np.eye(3), "b": np.ones((3, 3))}, "tokens": TOKENS}
-    | {"columns": 2},
+    | {"columns": 2, "untrained": ["b"]},
     loss_curves: {"runs": {"full": ROWS}, "unit": "nats", "log": False},
     cost_curves: {"series": {"full": [(3, 5.0), (7, 11.0)]}, "exponents": {"full": 1.0}}
     | {"quantity": "time", "length": "n", "letter": "n", "claims": {"full": "n²"}}

@@ -40,6 +40,19 @@ def test_what_is_exactly_zero_is_hatched_and_said():
     assert page.annotations[-1].text == "rows take from columns"
 
 
+def test_maps_that_nobody_trained_are_labelled():
+    picture = map_gallery(MAPS, title="Three", columns=2, untrained=["full", "one"])
+    labels = [note for note in picture.layout.annotations if note.text == "untrained"]
+    assert [(label.x, label.y) for label in labels] == [
+        pytest.approx((picture.layout.xaxis2.domain[0], picture.layout.yaxis2.domain[1]), abs=1e-4),
+        pytest.approx((picture.layout.xaxis3.domain[0], picture.layout.yaxis3.domain[1]), abs=1e-4),
+    ]
+    assert "Nobody trained the weights of full, one." in picture.description
+    assert "Nobody" not in map_gallery(MAPS, title="Three").description
+    with pytest.raises(ValueError, match="names of `maps`, got 'two'"):
+        map_gallery(MAPS, title="Three", untrained=["two"])
+
+
 def test_maps_stand_in_rows_of_so_many_columns():
     page = map_gallery(MAPS, title="Three", columns=2).layout
     (a, b), (c, d), (e, f) = page.xaxis.domain, page.xaxis2.domain, page.xaxis3.domain

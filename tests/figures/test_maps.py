@@ -1,4 +1,5 @@
 import json
+import re
 from urllib.parse import unquote
 
 import numpy as np
@@ -8,6 +9,7 @@ import torch
 
 from attnlab.figures.maps import film, head_grid, heat_map
 from attnlab.figures.picture import PLOTLY
+from attnlab.figures.theme import CIVIDIS, blend, rgb
 
 writes_base64 = pytest.mark.skipif(
     int(plotly.__version__.split(".")[0]) < 6, reason="plotly 5 writes arrays as lists of numbers"
@@ -33,7 +35,7 @@ def test_a_map_holds_the_weights_queries_on_rows_keys_on_columns(attention, draw
     assert layout.xaxis.ticktext == tuple("tuvwxyz")
     assert layout.yaxis.ticktext == tuple("abc")
     assert layout.coloraxis.cmin == 0
-    assert layout.coloraxis.cmax == pytest.approx(weights.max())
+    assert layout.coloraxis.cmax == 1
     assert layout.title.text == "<b>Three look at seven</b>"
 
 
@@ -69,6 +71,98 @@ def test_the_scale_can_be_shared_between_maps(attention):
     picture = heat_map(attention(3, 5), title="Shared", largest=1.0)
     assert picture.layout.coloraxis.cmax == 1
     assert picture.layout.coloraxis.colorbar.ticktext[-1] == "1.0"
+
+
+def bar(picture):
+    return picture.layout.coloraxis.colorbar.title.text.removeprefix("<br>")
+
+
+def colour_of(axis, value):
+    """The colour of a value, as plotly draws it: linear between the stops."""
+    share = (value - axis.cmin) / (axis.cmax - axis.cmin)
+    stops = [stop for stop, _ in axis.colorscale]
+    channels = np.array([rgb(colour) for _, colour in axis.colorscale])
+    return [np.interp(share, stops, channels[:, at]) for at in range(3)]
+
+
+@pytest.mark.parametrize("unit", [None, 100])
+def test_all_weights_of_attention_have_the_square_root_from_0_to_1(unit, attention):
+    picture = heat_map(attention(5, 7), title="One", largest=None)
+    if unit:
+        picture = head_grid(attention(2, 3, 5, 7), title="Grid")
+    axis = picture.layout.coloraxis
+    assert (axis.cmin, axis.cmax) == (0, unit or 1)
+    for weight in (0, 0.01, 0.0625, 0.3, 1):
+        wanted = rgb(blend(CIVIDIS, weight**0.5))
+        np.testing.assert_allclose(colour_of(axis, weight * (unit or 1)), wanted, atol=3)
+    assert bar(picture) == "attention weight, square root"
+
+
+def test_what_departs_from_the_scale_is_said_at_its_bar(attention):
+    weights = attention(5, 7)
+    assert (
+        bar(heat_map(weights, title="", largest=0.5)) == "attention weight up to 0.5, square root"
+    )
+    assert bar(heat_map(3 * weights / weights.max(), title="")) == (
+        "attention weight up to 3, square root"
+    )
+    assert bar(heat_map(weights, title="", quantity="share")) == "share, linear"
+    assert bar(heat_map(weights - 0.5, title="")) == "attention weight"  # in two colours
+    linear = heat_map(weights, title="", quantity="share").layout.coloraxis
+    assert linear.cmax == pytest.approx(weights.max())
+    np.testing.assert_allclose(
+        colour_of(linear, linear.cmax / 4), rgb(blend(CIVIDIS, 0.25)), atol=1
+    )
+
+
+def frames(picture):
+    """The places (row, column) of framed cells in each image."""
+    found = [
+        re.findall(r'<rect x="(\S+)" y="(\S+)"', unquote(i.source)) for i in picture.layout.images
+    ]
+    return [[(int(float(y)), int(float(x))) for x, y in each] for each in found]
+
+
+def test_the_only_key_of_a_query_is_framed_and_said(attention):
+    picture = heat_map(attention(7, 7, causal=True), title="Causal", mask=TRIANGLE)
+    assert frames(picture) == [[(0, 0)]]
+    assert [note.text for note in picture.layout.annotations] == [
+        "hatched: the mask does not allow it",
+        "framed: the only key of its query, always 1",
+    ]
+    grid = head_grid(attention(2, 3, 7, 7, causal=True), title="Grid", mask=TRIANGLE)
+    assert frames(grid) == [[(0, 0)]] * 6
+    assert "framed: only key, always 1" in grid.layout.annotations[-1].text
+    moving = film(np.stack([attention(7, 7, causal=True)] * 2), [0, 1], title="F", mask=TRIANGLE)
+    assert frames(moving) == [[(0, 0)]]
+
+
+def test_only_what_must_be_1_is_framed(attention):
+    weights = attention(7, 7, causal=True)
+    for given, mask, quantity in (
+        (weights, None, "attention weight"),  # nobody says what is allowed
+        (weights, TRIANGLE, "loss"),
+        (weights * 0.5, TRIANGLE, "attention weight"),  # it is not 1
+        (weights[:, :1] * 0 + 1, np.ones((7, 1), bool), "attention weight"),  # there is one key
+    ):
+        picture = heat_map(given, title="", mask=mask, quantity=quantity)
+        assert not any(frames(picture))
+        assert not any("framed" in note.text for note in picture.layout.annotations)
+    weights[0, 3] = 0.25  # a leak
+    leaking = heat_map(weights, title="", mask=TRIANGLE)
+    assert frames(leaking) == [[]]
+
+
+def test_what_nobody_trained_is_labelled_and_said(attention):
+    for draw, shape in ((heat_map, (5, 7)), (head_grid, (2, 3, 5, 7))):
+        for untrained in (True, False):
+            picture = draw(attention(*shape), title="Fresh", untrained=untrained)
+            texts = [note.text for note in picture.layout.annotations]
+            assert ("untrained" in texts) is untrained
+            assert ("Nobody trained these weights." in picture.description) is untrained
+            assert (">untrained<" in picture._repr_mimebundle_()["text/html"]) is untrained
+        with pytest.raises(TypeError, match="`untrained` should be True or False"):
+            draw(attention(*shape), title="Fresh", untrained="yes")
 
 
 def test_hatching_covers_what_the_mask_forbids_and_nothing_else(attention):
@@ -145,7 +239,7 @@ def test_the_grid_holds_every_head_on_one_scale(attention, drawn):
     assert "layer 1, head 2" in trace["hovertemplate"]
     np.testing.assert_allclose(trace["z"] / 100, weights[1, 2], atol=0.005)
     assert {data.coloraxis for data in picture.data} == {"coloraxis"}
-    assert picture.layout.coloraxis.cmax == pytest.approx(100 * weights.max())
+    assert picture.layout.coloraxis.cmax == 100
     assert [note.text for note in picture.layout.annotations[:5]] == [
         *("head 0", "head 1", "head 2"),
         *("layer 0", "layer 1"),
@@ -205,7 +299,7 @@ def test_a_film_has_a_frame_a_stop_and_a_row_per_step(attention, drawn):
     assert slider.active == 2
     np.testing.assert_allclose(drawn(picture)["z"], np.round(weights[2] * 100))
     np.testing.assert_allclose(picture.frames[0].data[0].z, np.round(weights[0] * 100))
-    assert picture.layout.coloraxis.cmax == pytest.approx(100 * weights.max())
+    assert picture.layout.coloraxis.cmax == 100
     assert [row["training step"] for row in picture.rows] == [0, 50, 100]
     assert slider.currentvalue.prefix == "training step "
 
@@ -224,7 +318,7 @@ def test_a_film_may_run_along_something_else(attention):
 def test_a_film_may_show_something_else_than_weights(attention):
     weights = np.stack([attention(5, 5, seed=seed) for seed in range(2)])
     picture = film(weights, [0, 1], title="Counts", quantity="times seen")
-    assert picture.layout.coloraxis.colorbar.title.text == "<br>times seen"
+    assert picture.layout.coloraxis.colorbar.title.text == "<br>times seen, linear"
     assert "times seen" in picture.data[0].hovertemplate
     assert "attention weight" not in picture.to_json()
 

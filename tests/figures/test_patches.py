@@ -21,7 +21,9 @@ def test_each_map_stands_in_its_row_and_column_with_a_gap_between(drawn):
     low, high = picture.layout.yaxis.range
     assert low > high  # the first row stands above
     assert picture.layout.coloraxis.cmin == 0
-    assert picture.layout.coloraxis.cmax == pytest.approx(MAPS.max())
+    assert picture.layout.coloraxis.cmax == 1
+    entries = patch_maps(MAPS, title="Six", quantity="share").layout.coloraxis
+    assert entries.cmax == pytest.approx(MAPS.max())
     assert len(picture.data) == 1
     notes = {note.text: (note.x, note.y) for note in picture.layout.annotations}
     assert notes["b"][1] == pytest.approx(1 - 8.5 / 11)

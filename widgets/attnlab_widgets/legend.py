@@ -3,12 +3,29 @@
 ``src/parts/legend.js`` draws the same ones on a page.
 """
 
-import numpy as np
+from typing import Any
 
+import numpy as np
+import traitlets
+
+from attnlab.core.arguments import check_flag
 from attnlab.figures.drawing import Drawing
 from attnlab.figures.theme import CIVIDIS, DARK, HATCHING, SIGNED, blend
+from attnlab_widgets.base import BaseWidget
 
 _LONG, _HIGH, _LEVELS = 120, 10, 61
+
+
+class SaysUntrained(BaseWidget):
+    """A widget whose weights nobody may have trained: it is told by ``untrained=True``, and then
+    its page and its still picture say so."""
+
+    untrained = traitlets.Bool(False, read_only=True).tag(sync=True)
+
+    def __init__(self, *, untrained: bool, **given: Any) -> None:
+        check_flag("untrained", untrained)
+        super().__init__(**given)
+        self.set_trait("untrained", untrained)
 
 
 def draw_weights(

@@ -19,19 +19,22 @@ from attnlab.figures.drawing import Drawing
 from attnlab.figures.labels import visible
 from attnlab.figures.theme import SERIES, THEMES
 from attnlab.mechanisms.positions.complex_embedding import ComplexEmbedding
-from attnlab_widgets.base import STATIC, BaseWidget
+from attnlab_widgets.base import STATIC
+from attnlab_widgets.legend import SaysUntrained, draw_untrained
 
 MOST_WORDS, MOST_POSITIONS = 64, 24
 _WIDE, _LEFT = 920, 64
 
 
-class ComplexWordExplorer(BaseWidget):
+class ComplexWordExplorer(SaysUntrained):
     """The waves of some words of a complex embedding.
 
     ``embedding``  a ``ComplexEmbedding``
     ``words``      token → how it is shown, at most 64 of them
     ``initial``    the same embedding before training, to compare with
     ``positions``  how many positions are drawn, at most 24
+    ``untrained``  whether nobody trained an embedding that stands alone: the picture then says so,
+                   as it does of ``initial``
 
     ``first``, ``second`` (indices into ``words``, -1 for no second word), ``dimension`` and
     ``stage`` can be read and set. Stages are "trained" and "initial" where ``initial`` is given;
@@ -55,6 +58,7 @@ class ComplexWordExplorer(BaseWidget):
         *,
         initial: ComplexEmbedding | None = None,
         positions: int = 16,
+        untrained: bool = False,
         theme: str = "auto",
     ) -> None:
         check_size("positions", positions, MOST_POSITIONS, "positions")
@@ -62,6 +66,8 @@ class ComplexWordExplorer(BaseWidget):
         stage = "as given" if initial is None else "trained"
         waves = {stage: _tables(embedding, tokens)}
         if initial is not None:
+            if untrained:
+                raise ValueError("`untrained` goes with an embedding that has no `initial` one")
             if (initial.vocab, initial.dim) != (embedding.vocab, embedding.dim):
                 raise ValueError(
                     f"initial should have vocab={embedding.vocab} and dim={embedding.dim} as the "
@@ -75,6 +81,7 @@ class ComplexWordExplorer(BaseWidget):
             dimension=_telling(waves[stage]),
             stage=stage,
             positions=positions,
+            untrained=untrained,
             theme=theme,
         )
 
@@ -126,6 +133,10 @@ class ComplexWordExplorer(BaseWidget):
             for name in ("amplitude", "frequency", "phase")
         )
         return r * torch.polar(torch.ones(()), w * torch.arange(self.positions) + theta)
+
+    def is_untrained(self, stage: str) -> bool:
+        """Whether nobody trained what this stage shows."""
+        return self.untrained or stage == "initial"
 
     def _chosen(self) -> list[int]:
         return [self.first] + ([self.second] if self.second >= 0 else [])
@@ -201,6 +212,8 @@ def _drawn(widget: ComplexWordExplorer) -> Drawing:
     for stage in stages:
         if len(stages) > 1:
             drawing.text(stage, 24, top + 2, quiet=True)
+        if widget.is_untrained(stage):
+            draw_untrained(drawing, 6, top + 40)
         for p, x in enumerate(places):
             for z, colour in zip(arrows[stage][:, p], SERIES, strict=False):
                 tip = (x + radius * z.real.item(), top + 30 - radius * z.imag.item())

@@ -1,8 +1,10 @@
 // ComplexWordExplorer: words as arrows that turn along the sentence, and what two of them add up to.
 import base from "#parts/base.css";
+import legendStyle from "#parts/legend.css";
 import style from "./complex_words.css";
 import { at, largest, period, together, wave } from "./waves.js";
 import { choice, el, slider } from "#parts/dom.js";
+import { labelledSaying } from "#parts/legend.js";
 import { live, viewOf } from "#parts/lifecycle.js";
 import { mountPage } from "#parts/page.js";
 
@@ -37,7 +39,7 @@ function render({ model, el: host }) {
   const said = el("p", { class: "av-quiet", "data-testid": "said" });
   const drawing = svg("svg", { class: "cw-svg", role: "img", "data-testid": "drawing" });
   root.append(
-    el("style", { text: base + style }),
+    el("style", { text: base + legendStyle + style }),
     el("header", { class: "av-top" }, summary, el("div", { class: "av-controls" }, first.node, second.node, dimension.node, stage.node)),
     drawing,
     said,
@@ -55,14 +57,15 @@ function render({ model, el: host }) {
     dimension.input.value = String(d);
     dimension.output.textContent = String(d);
     const pair = chosen.map((word) => wave(tables, word, d));
-    summary.textContent = chosen.map((word, index) => `“${words[word]}”: amplitude ${Math.abs(pair[index].r).toFixed(2)}, ${period(pair[index])}`).join(" · ");
+    const saying = chosen.map((word, index) => `“${words[word]}”: amplitude ${Math.abs(pair[index].r).toFixed(2)}, ${period(pair[index])}`).join(" · ");
+    summary.replaceChildren(...labelledSaying(saying, model.get("untrained") || model.get("stage") === "initial"));
     room = Math.max(360, drawing.clientWidth || room);
     drawing.setAttribute("viewBox", `0 0 ${room} ${HIGH}`);
     drawing.replaceChildren();
     arrows(tables, chosen, pair, d, n);
     interference(pair, n);
     spectrum(tables, chosen, d);
-    drawing.setAttribute("aria-label", summary.textContent);
+    drawing.setAttribute("aria-label", saying);
     said.textContent = k < 0
       ? "Choose a second word to see what two words at one position add up to. Click a point to choose its dimension."
       : `Where the arrows agree the sum is long, where they oppose each other it is short. ${beat(pair)}`;

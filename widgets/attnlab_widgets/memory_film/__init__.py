@@ -18,14 +18,14 @@ import torch
 import traitlets
 from torch import Tensor, nn
 
-from attnlab.core.arguments import check_flag
 from attnlab.core.arrays import numbers, tokens_for
 from attnlab.core.modes import mode
 from attnlab.figures.drawing import Drawing
 from attnlab.figures.labels import visible
 from attnlab.lens.memories import FILMED, Attended, Carried, recorded
 from attnlab.lens.sources.inputs import inputs_of
-from attnlab_widgets.base import STATIC, BaseWidget, Choice, as_trait_error, check_range
+from attnlab_widgets.base import STATIC, Choice, as_trait_error, check_range
+from attnlab_widgets.legend import SaysUntrained
 from attnlab_widgets.memory_film import words as film_words
 from attnlab_widgets.memory_film.picture import picture
 from attnlab_widgets.quantization import block
@@ -33,7 +33,7 @@ from attnlab_widgets.quantization import block
 MOST_TOKENS, MOST_CHANNELS, MOST_BYTES = 512, 256, 500_000
 
 
-class MemoryFilm(BaseWidget):
+class MemoryFilm(SaysUntrained):
     """The memories of a model, or of one layer, while one text is read.
 
     ``module``     a model with layers whose memory can be shown, or such a layer
@@ -80,7 +80,6 @@ class MemoryFilm(BaseWidget):
     ) -> None:
         if not isinstance(module, nn.Module):
             raise TypeError(f"`module` should be an nn.Module, got {type(module).__name__}")
-        check_flag("untrained", untrained)
         with mode(module, training=False), torch.no_grad():
             names, given, found = _read(module, inputs, tokenizer)
             n = given[0][1].shape[1]
@@ -88,8 +87,8 @@ class MemoryFilm(BaseWidget):
         labels = found if tokens is None else tokens
         shown = [visible(token) for token in tokens_for("tokens", labels, n, "tokens")]
         told, data = _described(names, self.layers)
-        film = {"tokens": shown, "layers": told, "untrained": untrained}
-        super().__init__(_film=film, _data=data, theme=theme)
+        film = {"tokens": shown, "layers": told}
+        super().__init__(_film=film, _data=data, theme=theme, untrained=untrained)
         self.layer, self.head, self.channel, self.vector = layer, head, channel, vector
         self.query, self.order = n - 1 if query is None else query, order
 

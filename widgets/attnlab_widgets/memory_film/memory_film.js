@@ -13,7 +13,7 @@ import { statePanel } from "./state.js";
 import { Study } from "./study.js";
 import { tablesPanel } from "./tables.js";
 import { live, viewOf } from "#parts/lifecycle.js";
-import { untrained } from "#parts/legend.js";
+import { labelledSaying } from "#parts/legend.js";
 import { mountPage } from "#parts/page.js";
 import { player } from "#parts/player.js";
 import { tokenStrip } from "#parts/token_strip.js";
@@ -107,7 +107,7 @@ function render({ model, el: host }) {
     order.select.value = state.order;
     if (said !== study.sentence) readOut();
     said = study.sentence;
-    summary.replaceChildren(said, ...(model.get("_film").untrained ? [" ", untrained()] : []));
+    summary.replaceChildren(...labelledSaying(said, model.get("untrained")));
     strip.draw();
     drawChosen();
     if (attends) parts.shares.draw(across(), root.clientWidth < 620 ? 60 : 72);

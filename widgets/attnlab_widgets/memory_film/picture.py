@@ -26,7 +26,7 @@ def picture(widget: Any) -> Drawing:
     drawing = Drawing(_WIDE, 474 if carried else 510, THEMES[widget.theme])
     for at, line in enumerate(textwrap.wrap(widget.description(), 122)):
         drawing.text(line, _MARGIN, 20 + 18 * at, bold=True, size=13)
-    if widget._film["untrained"]:
+    if widget.untrained:
         draw_untrained(drawing, _MARGIN, 62)
     if carried:
         _state(drawing, widget, found)

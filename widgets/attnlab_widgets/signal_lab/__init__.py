@@ -24,7 +24,8 @@ from attnlab.core.convolution import fourier_convolution, toeplitz
 from attnlab.core.integers import check_integer
 from attnlab.core.suggest import choose
 from attnlab.figures.drawing import Drawing
-from attnlab_widgets.base import STATIC, BaseWidget, Checked, Choice, as_trait_error
+from attnlab_widgets.base import STATIC, Checked, Choice, as_trait_error
+from attnlab_widgets.legend import SaysUntrained
 from attnlab_widgets.signal_lab import presets, words
 from attnlab_widgets.signal_lab.picture import picture
 
@@ -32,10 +33,12 @@ LEAST_TOKENS, MOST_TOKENS, MOST_POLES, MOST_KERNELS = 4, 128, 32, 16
 LEAST_STEP, LARGEST_STEP, LARGEST_POLE, LARGEST = 1e-4, 10.0, 1000.0, 100.0
 FREQUENCIES = 129
 """Of the spectrum, from 0 to half a turn per token."""
+_SHAPE = ("poles", "weights", "skip", "taps")
+"""What makes it another kernel: steps and rule may differ."""
 _PARTS = ("poles", "weights", "step", "rule", "skip", "taps")
 
 
-class SignalLab(BaseWidget):
+class SignalLab(SaysUntrained):
     """A signal, a kernel, and what follows from them.
 
     ``signal``   a name (step, impulse, chirp, noise, …), or 4 to 128 numbers (n,)
@@ -43,6 +46,8 @@ class SignalLab(BaseWidget):
                  first, or several kernels (count, m); complex poles (r,), whose weights are then
                  1; a layer of class S4D or LightweightConvolution, of which the first 16 channels
                  or heads are offered
+    ``untrained``  whether nobody trained the kernels that are given: the picture then says so
+                 while one of them is shown
 
     These, and the following, can be read and set:
 
@@ -68,6 +73,7 @@ class SignalLab(BaseWidget):
     token = traitlets.Int(0).tag(sync=True)
     _signals: Any = traitlets.List().tag(sync=True)
     _kernels: Any = traitlets.List().tag(sync=True)
+    _given = traitlets.Int(0).tag(sync=True)  # so many kernels, the first, are the caller's
 
     def __init__(
         self,
@@ -75,6 +81,7 @@ class SignalLab(BaseWidget):
         kernel: Any = "one pole",
         *,
         token: int | None = None,
+        untrained: bool = False,
         theme: str = "auto",
     ) -> None:
         signals, known = presets.signals(), presets.kernels()
@@ -87,10 +94,12 @@ class SignalLab(BaseWidget):
         own = _kernels(kernel, known)
         state = {name: own[0][name] for name in _PARTS}
         given = [] if isinstance(kernel, str) else own
+        if untrained and not given:
+            raise ValueError(f"`untrained` goes with kernels that are given, not with {kernel!r}")
         super().__init__(
-            _signals=signals, _kernels=[*given, *known], signal=found,
+            _signals=signals, _kernels=[*given, *known], _given=len(given), signal=found,
             token=_place(len(found) // 2 if token is None else token, len(found)), theme=theme,
-            **state,
+            untrained=untrained, **state,
         )  # fmt: skip
 
     # What follows from the state
@@ -149,6 +158,13 @@ class SignalLab(BaseWidget):
     def still(self) -> Drawing:
         """Poles, kernel, spectrum and map; signal, state and output."""
         return picture(self)
+
+    @property
+    def shows_untrained(self) -> bool:
+        """Whether a kernel is shown, unchanged, that nobody trained."""
+        shown = [getattr(self, name) for name in _SHAPE]
+        given = [[one[name] for name in _SHAPE] for one in self._kernels[: self._given]]
+        return self.untrained and shown in given
 
     def __repr__(self) -> str:
         return f"SignalLab: {self.description()}"

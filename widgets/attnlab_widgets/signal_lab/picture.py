@@ -11,6 +11,7 @@ import torch
 from attnlab.core.convolution import toeplitz
 from attnlab.figures.drawing import Drawing
 from attnlab.figures.theme import SERIES, SIGNED, THEMES, blend
+from attnlab_widgets.legend import draw_untrained
 from attnlab_widgets.words import two
 
 _WIDE, _MARGIN, _TOP, _SIDE, _LOW, _LEVELS = 920, 24, 78, 256, 122, 41
@@ -25,6 +26,8 @@ def picture(lab: Any) -> Drawing:
     drawing = Drawing(_WIDE, below + _LOW + 24, THEMES[lab.theme])
     for at, line in enumerate(textwrap.wrap(lab.description(), 116)):
         drawing.text(line, _MARGIN, 20 + 18 * at, bold=True, size=13)
+    if lab.shows_untrained:
+        draw_untrained(drawing, _WIDE - _MARGIN - 52, 62)
     left, middle, right = _COLUMNS
     found, half = lab.impulse_response().tolist(), _SIDE / 2 - 18
     kernel = cut(found)

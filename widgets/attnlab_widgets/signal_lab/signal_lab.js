@@ -2,10 +2,12 @@
 import base from "#parts/base.css";
 import barStyle from "#parts/bar.css";
 import boardStyle from "#parts/board.css";
+import legendStyle from "#parts/legend.css";
 import style from "./signal_lab.css";
 import { LEAST_TOKENS, RULES, shortStep, typed } from "./signals.js";
 import { bar } from "#parts/bar.js";
 import { button, choice, el, labelled, slider } from "#parts/dom.js";
+import { labelledSaying } from "#parts/legend.js";
 import { live, viewOf } from "#parts/lifecycle.js";
 import { mountOn } from "#parts/page_model.js";
 import { panelsOf } from "./panels.js";
@@ -44,7 +46,7 @@ function render({ model, el: host }) {
   const left = el("div", { class: "sl-cell" }, parts.poles.node, parts.taps.node);
   const middle = el("div", { class: "sl-cell" }, parts.kernel.node, parts.spectrum.node);
   root.append(
-    el("style", { text: base + barStyle + boardStyle + style }),
+    el("style", { text: base + barStyle + boardStyle + legendStyle + style }),
     el("header", { class: "av-top" }, controls.node, summary),
     el("div", { class: "sl-upper" }, left, parts.circle.node, middle, parts.map.node),
     el("div", { class: "sl-lower" }, parts.signal.node, parts.state.node, parts.output.node),
@@ -110,7 +112,7 @@ function render({ model, el: host }) {
     const said = study.refused || study.sentence;
     if (said !== heard) readOut();
     heard = said;
-    summary.textContent = study.sentence;
+    summary.replaceChildren(...labelledSaying(study.sentence, study.untrained));
     tries.classList.toggle("sl-refused", Boolean(study.refused));
     tries.replaceChildren(...(study.refused ? [study.refused] : [el("strong", { text: "Try: " }), study.last.try]));
     drawPanels();

@@ -44,6 +44,11 @@ export class Study {
     return this.kernels.find((one) => KERNEL.every((name) => JSON.stringify(one[name]) === JSON.stringify(this.model.get(name))));
   }
 
+  /** Whether a kernel is shown that nobody trained: those that are given come first. */
+  get untrained() {
+    return this.model.get("untrained") && this.kernels.indexOf(this.kernel) < this.model.get("_given") && Boolean(this.kernel);
+  }
+
   get drawn() {
     return this.signals.find(({ signal }) => JSON.stringify(signal) === JSON.stringify(this.model.get("signal")));
   }

@@ -27,3 +27,6 @@ export function weightLegend(view, { masked = true, alone = true, signed = false
 /** The label of what is shown with weights that nobody trained: "untrained", or "in part untrained". */
 export const untrained = (inPart = false, title = "Nobody trained these weights: they were drawn at random") =>
   el("span", { class: "av-untrained", title, text: inPart ? "in part untrained" : "untrained" });
+
+/** What a widget says, with the label where nobody trained what it speaks of. */
+export const labelledSaying = (text, nobody) => (nobody ? [text, " ", untrained()] : [text]);
