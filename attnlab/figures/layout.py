@@ -106,10 +106,10 @@ def hatching(
     n, m = hidden.shape
     pitch = max(n, m) / lines
     ground, line = HATCHING[theme]
-    paper = colours(theme).paper
+    paper, thin = colours(theme).paper, min(0.12, 0.006 * max(n, m))  # of a cell
     frames = "".join(
         f'<rect x="{j + 0.06}" y="{i + 0.06}" width=".88" height=".88" fill="{paper}" '
-        f'stroke="{line}" stroke-width=".12"/>'
+        f'stroke="{line}" stroke-width="{thin:.2f}"/>'
         for i, j in ([] if only is None else np.argwhere(only).tolist())
     )
     drawing = (

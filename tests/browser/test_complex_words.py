@@ -76,6 +76,11 @@ def test_the_saved_file_is_alive_and_fits(
         page.set_viewport_size({"width": wide, "height": 760})
         soon(lambda: across(root), lambda room: abs(room - root.bounding_box()["width"]) < 60)
         assert root.bounding_box()["height"] <= 760
+    label = root.get_by_text("untrained", exact=True)
+    assert label.count() == int(root.get_by_test_id("stage").input_value() == "initial")
+    for stage, count in (("trained", 0), ("initial", 1)):
+        root.get_by_test_id("stage").select_option(stage)
+        expect(label).to_have_count(count)
     root.get_by_test_id("second").select_option("-1")
     expect(root.get_by_test_id("sum")).to_have_count(0)
     assert len(root.evaluate(ARROWS)) == 7

@@ -4,8 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from attnlab_widgets.signal_lab import SignalLab
 
+from attnlab.mechanisms.recurrence.s4d import S4D, S4DOptions
 from tests.browser.widget_pages import (
     drag,
     in_a_notebook,
@@ -176,3 +178,19 @@ def test_what_is_cut_is_not_to_scale_wherever_it_is_drawn(
     cut_off = [head.evaluate("h => h.scrollWidth - h.clientWidth") for head in heads]
     assert max(cut_off) <= 0, "what is said is not clipped"
     assert page.evaluate("document.documentElement.scrollWidth") <= 993
+
+
+def test_what_nobody_trained_says_so_and_no_heading_is_cut(page: Any, tmp_path: Path) -> None:
+    torch.manual_seed(3)
+    layer = S4D(4, options=S4DOptions(state=8))
+    path = SignalLab("chirp", layer, untrained=True).save_html(tmp_path / "untrained.html")
+    for wide in (993, 390):
+        lab = saved(page, path, "signal-lab", wide)
+        label = lab.get_by_text("untrained", exact=True)
+        assert label.count() == 1
+        cut = (
+            "all => all.filter(one => one.scrollWidth > one.clientWidth).map(one => one.innerText)"
+        )
+        assert lab.locator("h3:visible").evaluate_all(cut) == []
+    lab.get_by_test_id("kernel-preset").select_option("one pole")
+    label.wait_for(state="detached")

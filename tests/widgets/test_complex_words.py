@@ -47,6 +47,15 @@ def test_it_calls_no_embedding_trained_that_stands_alone() -> None:
     assert explorer.stage == "as given"
 
 
+def test_what_nobody_trained_says_so() -> None:
+    assert ">untrained<" in ComplexWordExplorer(embedding(), WORDS, untrained=True).still().svg("")
+    beside = ComplexWordExplorer(embedding(scale=2.0), WORDS, initial=embedding())
+    assert [beside.is_untrained(stage) for stage in ("trained", "initial")] == [False, True]
+    assert beside.still().svg("").count(">untrained<") == 1
+    with pytest.raises(ValueError, match="goes with an embedding that has no `initial` one"):
+        ComplexWordExplorer(embedding(), WORDS, initial=embedding(), untrained=True)
+
+
 def test_it_starts_where_two_words_differ() -> None:
     words = embedding()
     with torch.no_grad():

@@ -66,6 +66,28 @@ def cases() -> list[Any]:
     return [case(one) for one in widgets()]
 
 
+def test_a_kernel_that_nobody_trained_says_so_while_it_is_shown(tmp_path: Path) -> None:
+    lab = SignalLab("noise", s4d(), untrained=True)
+
+    def drawn() -> bool:
+        return ">untrained<" in lab.save_svg(tmp_path / "signal.svg").read_text()
+
+    assert lab.shows_untrained
+    assert drawn()
+    lab.step = 0.3  # the same kernel on another scale of time
+    assert lab.shows_untrained
+    lab.skip += 0.5  # changed by hand: nobody's any more
+    assert not lab.shows_untrained
+    assert not drawn()
+    assert not SignalLab("noise", s4d()).shows_untrained
+    with pytest.raises(ValueError, match="goes with kernels that are given, not with 'one pole'"):
+        SignalLab("noise", untrained=True)
+    with pytest.raises(TypeError, match="`untrained` should be True or False, got 1"):
+        SignalLab("noise", s4d(), untrained=1)  # type: ignore[arg-type]
+    with pytest.raises(traitlets.TraitError, match="read-only"):
+        lab.untrained = False
+
+
 def test_the_front_end_is_tested_on_these_cases() -> None:
     assert_fresh("signals.json", _short(cases()), NEAR_FLOAT32)
 

@@ -64,7 +64,7 @@ export function polesPanel(study) {
 export function circlePanel(study) {
   const it = board("circle", "Ā of every pole in the unit circle; the tables have the numbers");
   const node = el("section", { class: "av-panel sl-circle", "aria-label": "Unit circle" },
-    el("h3", {}, "Ā, one step of them ", el("span", { class: "av-quiet av-hint", text: "inside fades" })), el("div", { class: "qp-stage" }, it.node));
+    el("h3", {}, "Ā, one step ", el("span", { class: "av-quiet av-hint", text: "inside fades" })), el("div", { class: "qp-stage" }, it.node));
 
   function draw(side) {
     it.size(side, 1.15);
