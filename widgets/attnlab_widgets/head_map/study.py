@@ -19,6 +19,7 @@ from attnlab.figures.labels import visible
 from attnlab.lens.head_distances import HeadDistances, Plane, head_distances
 from attnlab.lens.head_kinds import find_heads
 from attnlab.lens.head_kinds.kinds import KINDS, Heads
+from attnlab.lens.opening import sharpness, strongest_pair
 from attnlab.lens.recorded_layers import layers_of
 
 STEPS, MASKED = 254, 255
@@ -73,19 +74,11 @@ class Study:
         """The head that is worth a look first: the most important, or the sharpest."""
         if self.importance is not None:
             return int(self.importance.argmax())
-        squares = (self.weights**2).sum(-1)  # the share of the squares says how sharp a row is
-        return int(squares[:, self._choice()].mean(-1).argmax())
+        return int(sharpness(self.weights).argmax())
 
     def telling(self, at: int) -> int:
-        """The query that attends to another token by most more than to itself."""
-        own = self.weights[at].diagonal()
-        others = self.weights[at] * (1 - np.eye(len(self.tokens)))
-        return int((others.max(-1) - own).argmax())
-
-    def _choice(self) -> np.ndarray:
-        """Queries that may attend to several keys; all where none may."""
-        several = (self.codes != MASKED).sum(-1).max(0) > 1
-        return several if several.any() else ~several
+        """The query that attends to another token most."""
+        return strongest_pair(self.weights[at])[0]
 
     def told(self) -> dict[str, Any]:
         """What the page is told in JSON."""
