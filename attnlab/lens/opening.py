@@ -55,6 +55,6 @@ def opening(layers: Iterable[Array]) -> Opening | None:
 def _others(maps: Array) -> NDArray[np.float64]:
     """The maps (h, n, m) without the weights of tokens to themselves. With fewer queries than keys
     the queries are the last positions."""
-    h, n, m = maps.shape
+    n, m = maps.shape[1:]
     own = np.eye(n, m, m - n, dtype=bool) if n <= m else np.zeros((n, m), bool)
     return np.where(own, 0, maps).astype(np.float64)
