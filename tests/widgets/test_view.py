@@ -7,7 +7,6 @@ from attnlab_widgets.attention_view import AttentionView
 from torch import nn
 
 import attnlab
-from attnlab.lens.opening import opening
 from attnlab.lens.sources.readers import Reader
 
 transformers = pytest.importorskip("transformers", reason="needs transformers")
@@ -335,17 +334,3 @@ def test_a_sound_by_its_processor() -> None:
 def test_what_cannot_be_run_is_refused(call: object, message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         call()  # type: ignore[operator]
-
-
-def test_it_opens_on_the_sharpest_head_with_its_strongest_pair_pinned() -> None:
-    torch.manual_seed(5)
-    model = attnlab.TinyTransformer(WORDS, dim=16, layers=2, heads=2).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(3)
-    view = attnlab.view(model, IDS)
-    with attnlab.watch(model) as seen, torch.no_grad():
-        model(IDS)
-    found = opening([record.weights[0].numpy() for record in seen])
-    assert (view.layer, view.head, view.query, view.key) == found
-    assert view.query != view.key

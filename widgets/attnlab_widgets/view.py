@@ -14,18 +14,14 @@ from torch import nn
 
 from attnlab.core.integers import check_integer
 from attnlab.core.modes import mode
-from attnlab.lens.opening import opening
 from attnlab.lens.sources.inputs import Inputs, inputs_of
 from attnlab.lens.sources.joined import Windowed
-from attnlab.lens.sources.layers import cells, layers_of
 from attnlab.lens.sources.patches import at_markers, checked_grid, side_by_side
 from attnlab.lens.sources.tokens import Found
 from attnlab.lens.sources.windows import watch_windows
 from attnlab.lens.watch import watch
 from attnlab.models.tiny import TinyTransformer
 from attnlab_widgets.attention_view import AttentionView
-
-_READ = 4_000_000  # weights, a second pass over which takes no time
 
 
 def view(
@@ -59,8 +55,6 @@ def view(
                    the model are drawn as their patches, or each image as one
     ``grid``       (rows, columns) of the patches of an image
 
-    The view opens on the sharpest head, with its strongest pair of two tokens pinned.
-
     Raises TypeError or ValueError with a sentence that says what to give.
     """
     if not isinstance(model, nn.Module) or isinstance(model, type):
@@ -77,7 +71,7 @@ def view(
         own, shown = given.read(given.own, batch), given.image(batch)
         if image is not None:
             own, shown, grid = _with_image(model, given, own, image, grid, batch)
-        view = AttentionView(
+        return AttentionView(
             records,
             own,
             source_tokens=given.read(given.source, batch),
@@ -87,18 +81,6 @@ def view(
             **_model_of(model, given),
             theme=theme,
         )
-        _open(view, records, batch)
-        return view
-
-
-def _open(view: AttentionView, records: list[Windowed], batch: int) -> None:
-    """The sharpest head, with its strongest pair of two tokens pinned; larger maps are not read
-    through for it."""
-    if cells(records) > _READ:
-        return
-    first = opening(layer.maps for layer in layers_of(records, batch))
-    if first is not None:
-        view.layer, view.head, view.query, view.key = first
 
 
 def _model_of(model: Any, given: Inputs) -> dict[str, Any]:
