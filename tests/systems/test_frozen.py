@@ -127,7 +127,7 @@ def changed(batch, **parts):
 @pytest.mark.parametrize(
     ("parts", "sentence"),
     [
-        (lambda b: {"source": None}, r"row \d has \d markers, but its source gives 0 vectors"),
+        (lambda b: {"source": None}, "source_padding needs the source that it belongs to"),
         (lambda b: {"source_padding": None}, r"every vector needs a marker in the text"),
         (lambda b: {"source": b.source[:, :3]}, "holds images of 4 patches each"),
         (lambda b: {"source": b.source[..., :3]}, "features=16"),
