@@ -123,7 +123,7 @@ def some_cuts(wires: Any, at: int) -> list[Any]:
     return [wires[int(uniform(at, 100 + nth) * len(wires))] for nth in range(count)]
 
 
-MODELS = [
+MODELS: list[dict[str, Any]] = [
     {},
     {"tie": False, "positions": "sinusoidal"},
     {"positions": "none", "logit_scale": 0.3},

@@ -70,12 +70,12 @@ test("cuts are put back, undone, and do not heap up", () => {
 });
 
 test("letters after the one that is looked at change no effect", () => {
-  const [long, short] = [studyOf(boards[0], { at: 4 }), studyOf(boards[0], { text: boards[0].text.slice(0, 5) })];
+  const zeros = { instead: "zeros", cuts: [] };
+  const [long, short] = [studyOf(boards[0], { ...zeros, at: 4 }), studyOf(boards[0], { ...zeros, text: boards[0].text.slice(0, 5) })];
   for (const study of [long, short]) while (study.more());
   assert.equal(long.at, 4);
-  const { alone } = long;
-  const names = alone.map(({ chances }) => chances);
-  names.forEach((chances, at) => chances.forEach((chance, token) => (long.state.instead === "another text" ? assert.ok(chance >= 0) : near(chance, short.alone[at].chances[token], at))));
+  assert.ok(long.n > short.n);
+  long.alone.forEach(({ chances }, at) => chances.forEach((chance, token) => near(chance, short.alone[at].chances[token], at)));
 });
 
 test("chips and wires stand where Python puts them", () => {

@@ -91,7 +91,7 @@ def summary(
 def habit(weights: Tensor, tokens: Sequence[int]) -> tuple[str, float]:
     """What a head (n, n) looks at in this text, and with which mean weight; "" if at no one
     thing. The letter behind the same letter is that after its last earlier occurrence."""
-    n, last = len(tokens), {}
+    n, last = len(tokens), dict[int, int]()
     found: dict[str, list[float]] = {kind: [] for kind in KINDS}
     for at in range(n):
         row = weights[at]
