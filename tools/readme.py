@@ -127,13 +127,13 @@ def compiled_table() -> str:
     """One row a form of which it is stored what torch.compile gains; the rest is named."""
     found = [(one.card, one.form, gains.rows_of(one.card, one.form)) for one in compiled.forms()]
     rows = [
-        (f"`{card.name}`", f"`{form}`", *map(_gain, each))
+        (f"`{card.name}`", f"`{form}`", f"{compiled.tokens(card, form):,}", *map(_gain, each))
         for card, form, each in found
         if any(each)
     ]
     rest = [f"`{card.name}` (`{form}`)" for card, form, each in found if not any(each)]
     measured = sum(any(row and row["measured"] for row in each) for *_, each in found)
-    head = ("Mechanism", "Form", *map(str.capitalize, compiled.PASSES))
+    head = ("Mechanism", "Form", "Tokens", *map(str.capitalize, compiled.PASSES))
     said = f"{measured} of {len(found)} forms are measured: {gains.machine()}."
     left = [f"{gains.NOT_YET.capitalize()}: {', '.join(rest)}."] if rest else []
     return "\n\n".join([said, _table(head, rows), *left])

@@ -38,6 +38,27 @@ def test_every_form_of_every_mechanism_that_mixes_once_those_that_are_unrolled_l
     assert found[: len(steady)] == [(card.name, list(card.forms)[-1]) for card in steady]
 
 
+@pytest.mark.parametrize(
+    ("mechanism", "form", "n"),
+    [
+        ("gru", "naive", compiled.STEPS),
+        ("gru", "fused", compiled.STEPS),
+        ("linear", "recurrent", compiled.STEPS),
+        ("linear", "chunked", compiled.LENGTH),
+        ("full", "naive", compiled.LENGTH),
+        ("flash", "tiled", compiled.LENGTH),
+        ("block_recurrent", "chunked", compiled.LENGTH),
+    ],
+)
+def test_a_step_a_token_is_compiled_for_few_tokens(mechanism, form, n, monkeypatch) -> None:
+    assert compiled.tokens(attnlab.card(mechanism), form) == n
+    one = subject(mechanism, form=form)
+    monkeypatch.setattr(compiled, "forms", lambda **_: [one])
+    monkeypatch.setattr(compiled, "_apart", lambda one, n, *_: [Row(f"{n}", None)])
+    (found,) = compiled.batches(quick=False, threads=1, kept={})
+    assert [row.figure for row in found] == [f"{n}"]
+
+
 def test_what_is_measured_is_kept_and_what_failed_is_tried_again(monkeypatch) -> None:
     asked = []
     monkeypatch.setattr(compiled, "_apart", lambda one, *_: asked.append(one.form) or [])
@@ -174,7 +195,11 @@ def test_a_process_without_a_group_of_its_own_is_ended(monkeypatch) -> None:
 
 def test_the_stored_rows_are_of_forms_that_there_are() -> None:
     run = json.loads(STORED.read_text(encoding="utf-8"))
-    names = {name for one in compiled.forms() for name in compiled.figures(one, compiled.LENGTH)}
+    names = {
+        name
+        for one in compiled.forms()
+        for name in compiled.figures(one, compiled.tokens(one.card, one.form))
+    }
     stored = [row["figure"] for row in run["topics"]["compiled"]]
     assert not run["quick"]
     assert len(stored) == len(set(stored))

@@ -16,7 +16,7 @@ from attnlab_widgets.survey.picture import cells
 
 import attnlab
 from attnlab.measure import by_name
-from attnlab.measure.benchmarks.compiled import LIMIT
+from attnlab.measure.benchmarks.compiled import LIMIT, tokens
 from attnlab.measure.fit import fit
 from tests.widgets.stored import stored, write
 from tools.readme import compiled_table
@@ -79,7 +79,8 @@ def test_a_row_says_what_torch_compile_gains(table: Survey) -> None:
     rows = {name: row["measured"] for name, row in whole.items()}
     for row, card in zip(table.rows, MIXING, strict=True):
         last = [*card.forms][-1]
-        assert row["compiled"] == rows.get(f"{card.name} ({last}), n = 1,024, forward"), card.name
+        n = tokens(card, last)
+        assert row["compiled"] == rows.get(f"{card.name} ({last}), n = {n:,}, forward"), card.name
         forms = [last, *[*card.forms][:-1]] if "form" in card.option_names() else [last]
         assert row["compiled_said"].count(". ") == len(forms) - 1
     full = row_named(table, "full")
@@ -99,14 +100,14 @@ def test_a_row_says_what_torch_compile_gains(table: Survey) -> None:
 def test_what_is_not_measured_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = {"measured": None, "note": "not done after 300 s of the processor"}
     fast = {"measured": 1.5, "quartiles": [1.25, 1.75], "note": ""}
-    names = [f"gru (fused), n = 1,024, {which}" for which in ("forward", "forward and backward")]
+    names = [f"gru (fused), n = 16, {which}" for which in ("forward", "forward and backward")]
     stored = {"machine": {}, "rows": dict(zip(names, (fast, slow), strict=True))}
     monkeypatch.setattr(gains, "stored", lambda: stored)
     gru = attnlab.card("gru")
     assert gains.gain(gru)["compiled"] == 1.5
     assert gains.sentence(gru, "fused") == (
-        "forward 1.50 times as fast (1.25 to 1.75), forward and backward not measured, not done "
-        "after 300 s of the processor"
+        "for 16 tokens, forward 1.50 times as fast (1.25 to 1.75), forward and backward not "
+        "measured, not done after 300 s of the processor"
     )
     assert gains.sentence(gru, "naive") == "not measured yet"
     assert gains.gain(attnlab.card("full")) == {
@@ -133,7 +134,7 @@ def test_a_gain_whose_quartiles_lie_on_both_sides_of_1_is_none(
     assert cells(row)["compiled"] == "≈ 1 ×"
     assert cells(row | {"compiled_quartiles": [1.02, 1.11]})["compiled"] == "1.07 ×"
     told = compiled_table()
-    assert "| `fnet` | `fft` | ≈ 1 × (0.78 to 1.11) | 1.07 × (1.02 to 1.11) |" in told
+    assert "| `fnet` | `fft` | 1,024 | ≈ 1 × (0.78 to 1.11) | 1.07 × (1.02 to 1.11) |" in told
 
 
 def test_a_form_of_which_one_pass_is_measured_has_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +143,7 @@ def test_a_form_of_which_one_pass_is_measured_has_a_row(monkeypatch: pytest.Monk
     row = {"figure": name, "measured": 2.06, "quartiles": [1.85, 2.15], "note": ""}
     monkeypatch.setattr(gains, "stored", lambda: {"machine": {}, "rows": {name: row}})
     told = compiled_table()
-    assert "| `flash` | `tiled` | 2.06 × (1.85 to 2.15) | not measured yet |" in told
+    assert "| `flash` | `tiled` | 1,024 | 2.06 × (1.85 to 2.15) | not measured yet |" in told
     assert told.count("\n\n") == 2, "what is measured, the table, what is not measured yet"
     assert "Not measured yet: " in told
 

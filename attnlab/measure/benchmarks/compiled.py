@@ -2,9 +2,9 @@
 
 Each form is compiled whole, for one length, in a process of its own; the compiled call must give
 what the eager one gives, up to rounding, then processor time is taken of both in the same rounds. A
-form that is written as many steps in a row is unrolled by the compiler, which may take very long:
-forms that call as many operations at any length come first, and after ``LIMIT`` seconds of the
-processor the rest of a form's rows say so.
+form that takes a step a token is compiled for few tokens, because the compiler writes out the steps
+one after the other, which takes it very long. Forms that call as many operations at any length come
+first, and after ``LIMIT`` seconds of the processor the rest of a form's rows say so.
 """
 
 import multiprocessing
@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attnlab.core.card import Card
 from attnlab.measure.measured import call_of
 from attnlab.measure.parts import Mine, always
 from attnlab.measure.report import Row
@@ -31,6 +32,8 @@ from attnlab.measure.timing import quartiles, taken_by, thread_count
 
 PASSES: Mapping[str, str] = {"forward": "forward", "forward and backward": "both"}
 LENGTH, QUICK = 1024, 64
+STEPS = 16
+"""The length for which a form that takes a step a token is compiled."""
 LIMIT = 300.0
 """Seconds of the processor that the process of one form may take together with the C++ compilers
 that it starts, so that other programs on the machine stop no form."""
@@ -85,6 +88,14 @@ def _unrolled(one: Subject) -> float:
     return float(claimed.subs(letters))
 
 
+def tokens(card: Card, form: str) -> int:
+    """The length for which a form is compiled: ``STEPS`` where its card claims that the operations
+    it calls grow like n itself, without a chunk or a block by which n is divided, else
+    ``LENGTH``."""
+    claimed = card.order("launches", form)
+    return STEPS if claimed.is_Symbol and claimed.name == "n" else LENGTH
+
+
 def rows(*, quick: bool, threads: int) -> Iterator[Row]:
     """The rows of all forms, one for each pass."""
     for batch in batches(quick=quick, threads=threads, kept={}):
@@ -96,10 +107,10 @@ def batches(
 ) -> Iterator[list[Row]]:
     """The rows of one form after the other; those that are ``kept`` with a figure are not measured
     again, and a form that is not ``mine`` is left to another process."""
-    n = QUICK if quick else LENGTH
     for one in forms(quick=quick):
         if not mine():
             continue
+        n = QUICK if quick else tokens(one.card, one.form)
         names = figures(one, n)
         held = [kept[name] for name in names if name in kept and kept[name].measured is not None]
         yield held if len(held) == len(names) else _apart(one, n, 3 if quick else 9, threads)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.core.card import Card
-from attnlab.measure.benchmarks.compiled import LENGTH, PASSES, named
+from attnlab.measure.benchmarks.compiled import LENGTH, PASSES, STEPS, named, tokens
 from attnlab_widgets.words import to_fixed
 
 NOT_YET = "not measured yet"
@@ -35,7 +35,8 @@ def forms_of(card: Card) -> list[str]:
 
 def rows_of(card: Card, form: str) -> list[Mapping[str, Any] | None]:
     """The stored row of each pass; None where there is none."""
-    return [stored()["rows"].get(named(card.name, form, LENGTH, which)) for which in PASSES]
+    n = tokens(card, form)
+    return [stored()["rows"].get(named(card.name, form, n, which)) for which in PASSES]
 
 
 def gain(card: Card) -> dict[str, Any]:
@@ -58,7 +59,8 @@ def sentence(card: Card, form: str) -> str:
     found = {which: _of_pass(row) for which, row in parts}
     if {*found.values()} == {NOT_YET}:
         return NOT_YET
-    return ", ".join(f"{which} {said}" for which, said in found.items())
+    few = "" if tokens(card, form) == LENGTH else f"for {STEPS} tokens, "
+    return few + ", ".join(f"{which} {said}" for which, said in found.items())
 
 
 def _of_pass(row: Mapping[str, Any] | None) -> str:
@@ -85,7 +87,8 @@ def machine() -> str:
         return ""
     threads = f"{where['threads']} thread{'s' * (where['threads'] != '1')}"
     shared = f"{threads} of a processor that other programs used too ({where['processor']}"
-    return f"{shared}, PyTorch {where['torch']}), n = {LENGTH:,}"
+    lengths = f"n = {LENGTH:,}, or {STEPS} for a form that takes a step a token"
+    return f"{shared}, PyTorch {where['torch']}), {lengths}"
 
 
 def _upper(text: str) -> str:
