@@ -183,8 +183,8 @@ def _measure(to: Connection, one: Subject, n: int, rounds: int, threads: int) ->
         try:
             to.send(compared(name, one, n, which, rounds=rounds, threads=threads))
         except Exception as error:  # whatever a compiler raises
-            reason = str(error).strip().splitlines() or [""]
-            to.send(Row(name, None, note=f"{type(error).__name__}: {reason[0][:200]}"))
+            first = str(error).strip().partition("\n")[0].partition(". ")[0]
+            to.send(Row(name, None, note=f"{type(error).__name__}: {first[:200]}"))
 
 
 def compared(figure: str, one: Subject, n: int, which: str, *, rounds: int, threads: int) -> Row:
