@@ -143,7 +143,7 @@ def _gain(row: Mapping[str, Any] | None) -> str:
     if row is None:
         return gains.NOT_YET
     if row["measured"] is None:
-        return str(row["note"])
+        return gains.why_not(row["note"])
     quartiles = row["quartiles"]
     return f"{gains.times(row['measured'], quartiles)} × ({gains.spread(quartiles)})"
 

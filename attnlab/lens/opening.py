@@ -1,27 +1,14 @@
-"""Where a view of many heads opens: the sharpest head, and its strongest pair of two tokens.
+"""Which head a view of many heads shows first, and which query of it.
 
-A view of 16 heads that opens on the first of them mostly opens on a fog. A head is worth a look
-first whose queries attend to few other tokens: its rows have large sums of squares, to which the
-token itself adds nothing here: the first query of a causal map has no other key and gives itself 1
-in every head.
+A head is worth a look first if its queries attend to few other tokens: then the sums of their
+squared weights are large. The weight of a token to itself is left out, because the first query of a
+causal map has no other key and gives itself 1 in every head.
 """
-
-from collections.abc import Iterable
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.core.arrays import Array
-
-
-class Opening(NamedTuple):
-    """What is shown first: a head, a query and the key to which it attends most, itself apart."""
-
-    layer: int
-    head: int
-    query: int
-    key: int
 
 
 def sharpness(maps: Array) -> NDArray[np.float64]:
@@ -31,25 +18,12 @@ def sharpness(maps: Array) -> NDArray[np.float64]:
     return found
 
 
-def strongest_pair(weights: Array) -> tuple[int, int]:
-    """The query and the key of a map (n, m) with the largest weight that is not a token's own."""
-    others = _others(weights[None])[0]
-    query, key = np.unravel_index(int(others.argmax()), others.shape)
-    return int(query), int(key)
-
-
-def opening(layers: Iterable[Array]) -> Opening | None:
-    """The sharpest head of all layers of maps (h, n, m), and its strongest pair; None where no head
-    attends to another token. The first of several that are as sharp."""
-    best: Opening | None = None
-    sharpest = 0.0
-    for layer, maps in enumerate(layers):
-        found = sharpness(np.abs(maps))
-        head = int(found.argmax())
-        if found[head] > sharpest:
-            sharpest = float(found[head])
-            best = Opening(layer, head, *strongest_pair(np.abs(maps[head])))
-    return best
+def telling_query(weights: Array) -> int:
+    """The query of a map (n, m) with the largest weight to another token, of those that give
+    themselves less than that; of all where every token attends most to itself."""
+    others = _others(weights[None])[0].max(-1)
+    leads = others >= weights.max(-1)
+    return int(np.where(leads | ~leads.any(), others, -np.inf).argmax())
 
 
 def _others(maps: Array) -> NDArray[np.float64]:

@@ -265,13 +265,15 @@ def _built(config: Any, dtype: torch.dtype) -> nn.Module:
     from transformers import AutoModelForCausalLM
 
     key = type(config), config.to_json_string(use_diff=False), dtype
-    if key not in _BUILT:
-        _BUILT.clear()
+    model = _BUILT.get(key)
+    if model is None:
         with torch.device("meta"):
-            _BUILT[key] = AutoModelForCausalLM.from_config(
+            model = AutoModelForCausalLM.from_config(
                 config, dtype=dtype, experts_implementation="batched_mm"
             ).eval()
-    return _BUILT[key]
+        _BUILT.clear()
+        _BUILT[key] = model
+    return model
 
 
 def _read(model: nn.Module, tokens: int) -> Any:

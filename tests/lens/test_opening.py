@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attnlab.lens.opening import Opening, opening, sharpness, strongest_pair
+from attnlab.lens.opening import sharpness, telling_query
 
 N = 7
 
@@ -21,38 +21,41 @@ def pointing(query: int, key: int, weight: float) -> np.ndarray:
     return found
 
 
-@pytest.mark.parametrize(("layer", "head"), [(0, 0), (0, 2), (1, 1)])
-def test_the_planted_head_and_its_pair_are_found(layer: int, head: int) -> None:
-    layers = [np.stack([even()] * 3) for _ in range(2)]
-    layers[layer][head] = pointing(5, 2, 0.9)
-    assert opening(layers) == Opening(layer, head, 5, 2)
-
-
-def test_what_is_the_same_in_every_head_is_no_story() -> None:
+def test_the_sharpest_head_is_the_one_that_points_at_another_token() -> None:
     own = np.eye(N)  # each token itself
-    first = np.stack([own, pointing(4, 1, 0.6)])
-    assert opening([first]) == Opening(0, 1, 4, 1)
-    assert sharpness(first)[0] == 0
-    # The first query of a causal map has one key, and gives it 1.
-    one = even()
-    assert strongest_pair(one) == (1, 0)
-    assert opening([own[None]]) is None
-    assert opening([]) is None
+    found = sharpness(np.stack([own, even(), pointing(4, 1, 0.6)]))
+    assert found[0] == 0
+    assert found.argmax() == 2
+
+
+@pytest.mark.parametrize(("query", "key", "weight"), [(5, 2, 0.9), (6, 0, 0.6), (2, 0, 0.8)])
+def test_the_query_with_the_strongest_pair_is_found(query: int, key: int, weight: float) -> None:
+    weights = np.eye(N)  # the first query of a causal map has one key, and gives it 1
+    weights[query] = pointing(query, key, weight)[query]
+    assert telling_query(weights) == query
+
+
+def test_a_query_that_attends_most_to_itself_tells_less() -> None:
+    weights = np.eye(N)
+    weights[5, [5, 2]] = 0.51, 0.49
+    weights[4, [4, 2, 1]] = 0.2, 0.48, 0.32
+    assert telling_query(weights) == 4
+    weights[4] = np.eye(N)[4]
+    assert telling_query(weights) == 5, "where all do, the one with the most left"
 
 
 def test_queries_are_the_last_of_more_keys() -> None:
-    cross = np.full((2, 3, 5), 0.2)
-    cross[1, 0] = [0.1, 0, 0.8, 0.1, 0]  # key 2 is the query itself
-    cross[1, 2] = [0, 0.5, 0, 0, 0.5]  # key 4 is
-    assert strongest_pair(cross[1]) == (2, 1)
-    assert opening([cross[1:]]) == Opening(0, 0, 2, 1)
-    longer = np.full((1, 5, 3), 1 / 3)  # what is read is another text: no token is its own
-    longer[0, 1] = [0.1, 0.8, 0.1]
-    assert opening([longer]) == Opening(0, 0, 1, 1)
+    cross = np.full((3, 5), 0.2)
+    cross[0] = [0.1, 0, 0.8, 0.1, 0]  # key 2 is the query itself
+    cross[2] = [0, 0.6, 0, 0, 0.4]  # key 4 is
+    assert telling_query(cross) == 2
+    longer = np.full((5, 3), 1 / 3)  # what is read is another text: no token is its own
+    longer[1] = [0.1, 0.8, 0.1]
+    assert telling_query(longer) == 1
 
 
 def test_weights_that_are_subtracted_point_too() -> None:
     signed = np.stack([even(), even()])
     signed[1, 6] = 0
     signed[1, 6, [2, 3]] = [1.5, -0.5]
-    assert opening([signed]) == Opening(0, 1, 6, 2)
+    assert sharpness(signed).argmax() == 1

@@ -48,6 +48,7 @@ def test_every_form_of_every_mechanism_that_mixes_once_those_that_are_unrolled_l
         ("full", "naive", compiled.LENGTH),
         ("flash", "tiled", compiled.LENGTH),
         ("block_recurrent", "chunked", compiled.LENGTH),
+        ("sparse_transformer", "blocked", compiled.LENGTH),
     ],
 )
 def test_a_step_a_token_is_compiled_for_few_tokens(mechanism, form, n, monkeypatch) -> None:

@@ -13,10 +13,11 @@ import traitlets
 from attnlab_widgets import survey as module
 from attnlab_widgets.survey import STORED, Survey, checked, gains, row_of, survey
 from attnlab_widgets.survey.picture import cells
+from attnlab_widgets.words import to_fixed
 
 import attnlab
 from attnlab.measure import by_name
-from attnlab.measure.benchmarks.compiled import LIMIT, tokens
+from attnlab.measure.benchmarks.compiled import LIMIT
 from attnlab.measure.fit import fit
 from tests.widgets.stored import stored, write
 from tools.readme import compiled_table
@@ -79,8 +80,7 @@ def test_a_row_says_what_torch_compile_gains(table: Survey) -> None:
     rows = {name: row["measured"] for name, row in whole.items()}
     for row, card in zip(table.rows, MIXING, strict=True):
         last = [*card.forms][-1]
-        n = tokens(card, last)
-        assert row["compiled"] == rows.get(f"{card.name} ({last}), n = {n:,}, forward"), card.name
+        assert row["compiled"] == rows.get(f"{card.name} ({last}), n = 1,024, forward"), card.name
         forms = [last, *[*card.forms][:-1]] if "form" in card.option_names() else [last]
         assert row["compiled_said"].count(". ") == len(forms) - 1
     full = row_named(table, "full")
@@ -97,6 +97,14 @@ def test_a_row_says_what_torch_compile_gains(table: Survey) -> None:
     assert cells(full)["compiled"] in table.still().svg("")
 
 
+def test_digits_are_those_that_the_page_writes() -> None:
+    """What Node writes for the same numbers by toFixed(2)."""
+    found = [
+        to_fixed(each, 2) for each in (1.125, 2.5, -0.004, 1e26, math.inf, -math.inf, math.nan)
+    ]
+    assert found == ["1.13", "2.50", "-0.00", "1e+26", "Infinity", "-Infinity", "NaN"]
+
+
 def test_what_is_not_measured_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = {"measured": None, "note": "not done after 300 s of the processor"}
     fast = {"measured": 1.5, "quartiles": [1.25, 1.75], "note": ""}
@@ -104,12 +112,14 @@ def test_what_is_not_measured_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     stored = {"machine": {}, "rows": dict(zip(names, (fast, slow), strict=True))}
     monkeypatch.setattr(gains, "stored", lambda: stored)
     gru = attnlab.card("gru")
-    assert gains.gain(gru)["compiled"] == 1.5
+    assert gains.gain(gru)["compiled"] is None, "the column is for 1,024 tokens"
     assert gains.sentence(gru, "fused") == (
         "for 16 tokens, forward 1.50 times as fast (1.25 to 1.75), forward and backward not "
         "measured, not done after 300 s of the processor"
     )
     assert gains.sentence(gru, "naive") == "not measured yet"
+    slow["note"] = "InductorError: AssertionError: u95 -> u2"
+    assert gains.sentence(gru, "fused").endswith("forward and backward does not compile")
     assert gains.gain(attnlab.card("full")) == {
         "compiled": None, "compiled_quartiles": None,
         "compiled_said": "Fused: not measured yet. Naive: not measured yet.",

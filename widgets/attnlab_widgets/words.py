@@ -1,5 +1,6 @@
 """Numbers and lists in sentences, as the page writes them (``src/lib/plane.js``)."""
 
+import math
 from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Decimal
 
@@ -22,5 +23,9 @@ def fixed(number: float, digits: int) -> str:
 
 
 def to_fixed(number: float, digits: int) -> str:
-    """What JavaScript's toFixed writes, where Python would round a tie to an even digit."""
+    """What JavaScript's toFixed writes, where Python would round a tie to an even digit: from 1e21
+    on and for what is not finite it writes the number as it is."""
+    if not abs(number) < 1e21:
+        written = {math.inf: "Infinity", -math.inf: "-Infinity"}
+        return written.get(number, "NaN" if math.isnan(number) else str(number))
     return str(Decimal(number).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))

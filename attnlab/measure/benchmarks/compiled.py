@@ -90,10 +90,11 @@ def _unrolled(one: Subject) -> float:
 
 def tokens(card: Card, form: str) -> int:
     """The length for which a form is compiled: ``STEPS`` where its card claims that the operations
-    it calls grow like n itself, without a chunk or a block by which n is divided, else
+    it calls grow like n, unless it is blocked, so that a step is one of many tokens; else
     ``LENGTH``."""
     claimed = card.order("launches", form)
-    return STEPS if claimed.is_Symbol and claimed.name == "n" else LENGTH
+    stepwise = claimed.is_Symbol and claimed.name == "n" and form != "blocked"
+    return STEPS if stepwise else LENGTH
 
 
 def rows(*, quick: bool, threads: int) -> Iterator[Row]:
@@ -183,8 +184,8 @@ def _measure(to: Connection, one: Subject, n: int, rounds: int, threads: int) ->
         try:
             to.send(compared(name, one, n, which, rounds=rounds, threads=threads))
         except Exception as error:  # whatever a compiler raises
-            first = str(error).strip().partition("\n")[0].partition(". ")[0]
-            to.send(Row(name, None, note=f"{type(error).__name__}: {first[:200]}"))
+            reason = str(error).strip().splitlines() or [""]
+            to.send(Row(name, None, note=f"{type(error).__name__}: {reason[0][:200]}"))
 
 
 def compared(figure: str, one: Subject, n: int, which: str, *, rounds: int, threads: int) -> Row:

@@ -19,7 +19,7 @@ from attnlab.figures.labels import visible
 from attnlab.lens.head_distances import HeadDistances, Plane, head_distances
 from attnlab.lens.head_kinds import find_heads
 from attnlab.lens.head_kinds.kinds import KINDS, Heads
-from attnlab.lens.opening import sharpness, strongest_pair
+from attnlab.lens.opening import sharpness, telling_query
 from attnlab.lens.recorded_layers import layers_of
 
 STEPS, MASKED = 254, 255
@@ -77,8 +77,8 @@ class Study:
         return int(sharpness(self.weights).argmax())
 
     def telling(self, at: int) -> int:
-        """The query that attends to another token most."""
-        return strongest_pair(self.weights[at])[0]
+        """The query that attends to another token most, and to itself less."""
+        return telling_query(self.weights[at])
 
     def told(self) -> dict[str, Any]:
         """What the page is told in JSON."""

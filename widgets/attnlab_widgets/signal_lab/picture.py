@@ -24,10 +24,11 @@ def picture(lab: Any) -> Drawing:
     """What the widget shows in its present state."""
     below = _TOP + _SIDE + 50
     drawing = Drawing(_WIDE, below + _LOW + 24, THEMES[lab.theme])
-    for at, line in enumerate(textwrap.wrap(lab.description(), 116)):
+    untrained = lab.shows_untrained
+    for at, line in enumerate(textwrap.wrap(lab.description(), 102 if untrained else 116)):
         drawing.text(line, _MARGIN, 20 + 18 * at, bold=True, size=13)
-    if lab.shows_untrained:
-        draw_untrained(drawing, _WIDE - _MARGIN - 52, 62)
+    if untrained:
+        draw_untrained(drawing, _WIDE - _MARGIN - 52, 20)
     left, middle, right = _COLUMNS
     found, half = lab.impulse_response().tolist(), _SIDE / 2 - 18
     kernel = cut(found)

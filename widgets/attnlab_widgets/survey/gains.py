@@ -2,6 +2,7 @@
 stored it."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -41,9 +42,10 @@ def rows_of(card: Card, form: str) -> list[Mapping[str, Any] | None]:
 
 def gain(card: Card) -> dict[str, Any]:
     """What the table says of a mechanism: how many times as fast the forward pass of its last form
-    is, and the quartiles of the rounds (None where that is not measured), and of all its forms a
-    sentence."""
-    forward, _ = rows_of(card, forms_of(card)[0])
+    is for ``LENGTH`` tokens, and the quartiles of the rounds (None where that is not measured), and
+    of all its forms a sentence."""
+    last = forms_of(card)[0]
+    forward = rows_of(card, last)[0] if tokens(card, last) == LENGTH else None
     said = " ".join(f"{_upper(form)}: {sentence(card, form)}." for form in forms_of(card))
     known = forward if forward and forward["measured"] is not None else {}
     return {
@@ -67,8 +69,15 @@ def _of_pass(row: Mapping[str, Any] | None) -> str:
     if row is None:
         return NOT_YET
     if row["measured"] is None:
-        return f"not measured, {row['note']}"
+        return why_not(row["note"])
     return f"{times(row['measured'], row['quartiles'])} times as fast ({spread(row['quartiles'])})"
+
+
+def why_not(note: str) -> str:
+    """Why there is no figure, in words; what the compiler said of it stands in the file alone."""
+    if re.match(r"\w+: ", note):  # the name of an error
+        return "does not compile"
+    return f"not measured, {note}"
 
 
 def times(gain: float, quartiles: Sequence[float]) -> str:
@@ -87,8 +96,7 @@ def machine() -> str:
         return ""
     threads = f"{where['threads']} thread{'s' * (where['threads'] != '1')}"
     shared = f"{threads} of a processor that other programs used too ({where['processor']}"
-    lengths = f"n = {LENGTH:,}, or {STEPS} for a form that takes a step a token"
-    return f"{shared}, PyTorch {where['torch']}), {lengths}"
+    return f"{shared}, PyTorch {where['torch']}), n = {LENGTH:,} where no other length is named"
 
 
 def _upper(text: str) -> str:
