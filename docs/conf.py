@@ -32,6 +32,7 @@ html_js_files = ["descriptions.js", "site.js"]
 html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False
+html_search_scorer = str(HERE / "scorer.js")
 html_show_search_summary = False  # it would fetch pages, which a page on disk may not
 html_permalinks_icon = "#"
 pygments_style = "friendly"

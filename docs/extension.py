@@ -1,15 +1,22 @@
 """What Sphinx is taught: maths as MathML, stored outputs, the tree of pages, search results."""
 
 import json
+import re
+from collections import Counter
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from docutils import nodes
 from docutils.parsers.rst import Directive
 from sphinx.application import Sphinx
+from sphinx.search.en import SearchEnglish
 
 from docs.maths import mathml
+
+_SENTENCES = (nodes.title, nodes.paragraph)
+_SMALL = {word.removesuffix("s") for word in SearchEnglish.stopwords}
 
 
 class Stored(nodes.General, nodes.Element):
@@ -81,7 +88,8 @@ def _tree(app: Sphinx, page: str) -> str:
 
 
 def _descriptions(app: Sphinx, failed: Exception | None) -> None:
-    """A script, since a page on disk may not fetch: what each page is, for the search results."""
+    """A script, since a page on disk may not fetch: what each page is, for the search results, and
+    which terms each lesson says often, for their order (``scorer.js``)."""
     if failed or app.builder.name != "html":
         return
     known = {
@@ -89,8 +97,32 @@ def _descriptions(app: Sphinx, failed: Exception | None) -> None:
         for name, metadata in app.env.metadata.items()
         if metadata.get("description")
     }
+    phrases = {
+        f"{name}.html": _phrases(app.env.get_doctree(name))
+        for name in sorted(app.env.found_docs)
+        if name.startswith("lessons/")
+    }
     target = Path(app.outdir) / "_static/descriptions.js"
-    target.write_text(f"window.attnlabPages = {json.dumps(known)};\n", encoding="utf-8")
+    target.write_text(
+        f"window.attnlabPages = {json.dumps(known)};\nwindow.attnlabPhrases = "
+        f"{json.dumps(phrases, ensure_ascii=False)};\n",
+        encoding="utf-8",
+    )
+
+
+def _phrases(page: nodes.document) -> dict[str, int]:
+    """The forty terms of two words that a lesson's sentences say most often, without the s of a
+    plural, and how often each is said."""
+    said = "\n".join(
+        part.astext() for part in page.findall(lambda part: isinstance(part, _SENTENCES))
+    )
+    words = [word.removesuffix("s") for word in re.findall(r"[^\W\d_]+|[^\w\s]", said.lower())]
+    pairs = Counter(
+        f"{first} {second}"
+        for first, second in pairwise(words)
+        if first.isalpha() and second.isalpha() and not {first, second} & _SMALL
+    )
+    return {pair: times for pair, times in pairs.most_common(40) if times > 2}
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

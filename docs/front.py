@@ -12,6 +12,7 @@ from attnlab_widgets.walk import TITLE as WALK
 import attnlab
 from attnlab.core.card import Card
 from docs import parts
+from docs.lessons import by_part
 from docs.maps import wall
 from docs.mechanisms import families, title_of
 from docs.places import HOME, ROOT, Sources, address_of, html_block
@@ -120,11 +121,6 @@ proved against its own equation, and open to look inside.</p>
         f"<span>{' '.join(map(_link, members))}</span></li>"
         for role, members in parts.roles().items()
     )
-    rows = "".join(
-        f'<li><a href="lessons/{Path(lesson.path).stem}.html"><b>{lesson.number:02}</b>'
-        f"<span>{escape(lesson.question)}</span><small>{lesson.minutes} min</small></a></li>"
-        for lesson in every
-    )
     return f"""---
 description: {json.dumps("The wall of mechanisms, and the way to lessons and pages")}
 hide-toc: true
@@ -136,7 +132,7 @@ hide-toc: true
 
 ## Lessons
 
-{html_block(f'<ol class="lessons">{rows}</ol>')}
+{html_block(by_part("lessons/"))}
 
 ## Mechanisms
 

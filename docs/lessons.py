@@ -12,7 +12,7 @@ from docs.outputs import Outputs
 from docs.places import HOME, ROOT, Sources, address_of, fenced, html_block, on_the_web
 from docs.widgets import Widgets
 from tools.course.lesson import prediction
-from tools.readme import Lesson, lessons
+from tools.readme import Lesson, lessons, parts_of_the_course
 
 _BADGE = re.compile(r"\[!\[([^\]]+)\]\([^)]*\)\]\(([^)\s]+)\)")
 _LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)\s]+)\)")
@@ -119,12 +119,23 @@ def _notation() -> str:
     return f"---\ndescription: {json.dumps(about)}\n---\n\n{linked}"
 
 
-def _index(every: list[Lesson]) -> str:
-    rows = "\n".join(
-        f'<li><a href="{Path(lesson.path).stem}.html"><b>{lesson.number:02}</b>'
-        f"<span>{escape(lesson.question)}</span><small>{lesson.minutes} min</small></a></li>"
-        for lesson in every
+def by_part(folder: str = "") -> str:
+    """The lessons as links into a folder, under the parts of the course."""
+    return "\n".join(
+        f'<p class="part">{escape(title)}</p>'
+        f'<ol class="lessons">{"".join(_entry(each, folder) for each in some)}</ol>'
+        for title, some in parts_of_the_course(ROOT).items()
     )
+
+
+def _entry(lesson: Lesson, folder: str) -> str:
+    return (
+        f'<li><a href="{folder}{Path(lesson.path).stem}.html"><b>{lesson.number:02}</b>'
+        f"<span>{escape(lesson.question)}</span><small>{lesson.minutes} min</small></a></li>"
+    )
+
+
+def _index(every: list[Lesson]) -> str:
     tree = "\n".join(
         f"{lesson.number:02} · {lesson.question} <{Path(lesson.path).stem}>" for lesson in every
     )
@@ -140,7 +151,7 @@ it was run last. To change what it computes, clone the [repository](https://gith
 and call `make lab`, or open it on Colab or Binder from its head. Letters and terms are explained
 on one page, [Notation and glossary]({NOTATION}).
 
-{html_block(f'<ol class="lessons">{rows}</ol>')}
+{html_block(by_part())}
 
 ```{{toctree}}
 :hidden:

@@ -27,6 +27,9 @@ _DESCRIPTION = """Without arguments: write the tables of MECHANISMS.md anew, in 
 of the repository. All that stands outside of their markers stays."""
 
 
+DESCRIBED = "The lessons in one paragraph each"
+
+
 class Lesson(NamedTuple):
     path: str
     question: str
@@ -44,6 +47,21 @@ def lessons(root: Path) -> list[Lesson]:
         _lesson(path, path.relative_to(root).as_posix())
         for path in sorted((root / "notebooks").glob("[0-9]*_*.ipynb"))
     ]
+
+
+def parts_of_the_course(root: Path) -> dict[str, list[Lesson]]:
+    """The lessons by the part of the course in which notebooks/README.md describes them."""
+    text = (root / "notebooks/README.md").read_text(encoding="utf-8")
+    _, _, described = text.partition(f"\n## {DESCRIBED}\n")
+    described, *_ = re.split(r"^## ", described, maxsplit=1, flags=re.MULTILINE)
+    _, *sections = re.split(r"^### ", described, flags=re.MULTILINE)
+    named = {Path(lesson.path).name: lesson for lesson in lessons(root)}
+    found = {}
+    for section in sections:
+        title, _, rest = section.partition("\n")
+        files = re.findall(r"^\*\*\[\d+\]\((\S+)\)", rest, flags=re.MULTILINE)
+        found[title] = [named[file] for file in files]
+    return found
 
 
 def _lesson(path: Path, name: str) -> Lesson:

@@ -182,6 +182,7 @@ def test_a_mechanism_shows_equation_map_code_and_costs(go, expect):
     [
         ("longformer", "Longformer", "Fixed patterns"),
         ("relative shift", "42 ·", "Lesson 42"),
+        ("induction head", "61 ·", "Lesson 61"),
         ("mixing_matrix", "attnlab.lens.mixing.mixing_matrix", None),
     ],
 )
@@ -191,6 +192,23 @@ def test_search_answers(go, expect, words, title, said):
     page.keyboard.press("Enter")
     found = page.locator("#search-results li", has_text=title)
     expect(found.filter(has_text=said or title).first).to_be_visible()
+
+
+@pytest.mark.parametrize("term", ["induction head", "Induction heads"])
+def test_the_lesson_on_a_term_comes_before_those_that_mention_it(go, expect, term):
+    page = go("index.html")
+    page.get_by_role("textbox", name="Search").fill(term)
+    page.keyboard.press("Enter")
+    expect(page.locator("#search-results li").first).to_contain_text("61 ·")
+
+
+def test_the_lessons_stand_under_the_parts_of_the_course(go, expect):
+    for address in ("index.html", "lessons/index.html"):
+        page = go(address)
+        expect(page.locator("ol.lessons a")).to_have_count(len(lessons(ROOT)))
+        expect(page.locator("p.part").first).to_have_text("Foundations")
+        last = page.locator("p.part", has_text="Smaller models")
+        expect(last.locator("+ ol.lessons a").first).to_contain_text("80")
 
 
 def test_dark_reaches_the_page_its_figures_and_its_widgets(site, tabs, expect):
