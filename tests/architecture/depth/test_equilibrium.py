@@ -304,26 +304,27 @@ def test_the_penalty_has_the_dropout_mask_of_the_solve(monkeypatch: pytest.Monke
     torch.testing.assert_close(seen[0], nn.functional.layer_norm(x, x.shape[-1:]))
 
 
-def trained(penalty: float, steps: int) -> int:
+def trained(penalty: float, steps: int, seed: int) -> int:
     """How many steps a training with a high learning rate takes before a text has no fixed point;
     ``steps`` if it does not happen."""
     task, taken = Copying(8, 8), []
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     ours = TinyTransformer(
         **task.model_options(), dim=32, heads=2, layers=1, hidden=64, depth="equilibrium",
         depth_options={"penalty": penalty},
     )  # fmt: skip
     with suppress(NoFixedPointError):
         fit(ours, task, steps, learning_rate=1e-2, batch_size=16, progress=False, device="cpu",
-            callbacks=[lambda state: taken.append(state.step)])  # fmt: skip
+            seed=seed, callbacks=[lambda state: taken.append(state.step)])  # fmt: skip
     return len(taken)
 
 
 def test_training_that_stops_goes_on_with_the_penalty() -> None:
-    """Measured with other seeds, too, it is no promise: see the page."""
-    without = trained(0.0, 60)
-    assert without < 60
-    assert trained(10.0, 60) > max(without, 30)
+    """Which trainings stop depends on the last digits, and so on the processor: the first one that
+    does is compared. It is no promise: see the page."""
+    stops = ((seed, taken) for seed in range(20) if (taken := trained(0.0, 60, seed)) < 60)
+    seed, without = next(stops)
+    assert trained(10.0, 60, seed) > without
 
 
 def test_a_penalty_on_what_has_no_second_derivative_is_refused() -> None:
