@@ -24,7 +24,7 @@ from attnlab.figures.scales import colour_bar
 from attnlab.figures.theme import CIVIDIS, Theme, colours, theme_name
 
 MOST_MAPS, MOST_TOKENS, MOST_COLUMNS = 24, 64, 8
-_SIDE, _GAP, _NAME, _LEVELS = 160, 14, 20, 255
+_SIDE, _GAP, _NAME, _LABEL, _LEVELS = 160, 14, 20, 18, 255
 
 
 def map_gallery(
@@ -41,9 +41,9 @@ def map_gallery(
     Weights of attention, kernels and Jacobian norms have different units, so every map has a colour
     scale of its own, from 0 to its largest magnitude, which the table gives; colours grow with the
     square root, so that small numbers show. Cells that are exactly 0 are hatched: no softmax gives
-    them, so they are out of reach. ``untrained`` holds the names of
-    maps whose weights nobody trained: they are labelled. ``lens.side_by_side.map_of`` and
-    ``lens.mixing`` compute maps.
+    them, so they are out of reach. ``untrained`` holds the names of maps whose weights nobody
+    trained: a label above the name says so. ``lens.side_by_side.map_of`` and ``lens.mixing``
+    compute maps.
     """
     check_texts(title=title)
     found = check_mapping("maps", maps, '{"FNet": map}')
@@ -88,8 +88,9 @@ def _square(name: str, values: Any) -> Array:
 
 
 def _trace(values: Array, name: str, place: int, texts: Sequence[str]) -> go.Heatmap:
-    """Levels 0 … 255 in a byte each."""
-    levels = np.rint(_LEVELS * np.sqrt(values / max(float(values.max()), 1e-30))).astype(np.uint8)
+    """Levels 0 … 255 in a byte each; 0 is for zero alone."""
+    levels = np.rint(_LEVELS * np.sqrt(values / max(float(values.max()), 1e-30)))
+    levels = np.maximum(levels, values > 0).astype(np.uint8)
     number = "" if place == 0 else str(place + 1)
     return go.Heatmap(
         z=levels,
@@ -113,7 +114,8 @@ def _page(
 ) -> dict[str, Any]:
     down = -(-len(maps) // across)
     n = len(next(iter(maps.values())))
-    inner = across * (_SIDE + _GAP) - _GAP, down * (_SIDE + _NAME + _GAP) - _GAP
+    above = _NAME + (_LABEL if untrained else 0)
+    inner = across * (_SIDE + _GAP) - _GAP, down * (_SIDE + above + _GAP) - _GAP
     margin: dict[str, float] = {"l": 16, "r": 120, "t": 44, "b": 30}
     width = max(inner[0] + margin["l"] + margin["r"], text_width(title, 16.5) + 16)
     margin["r"] = width - inner[0] - margin["l"]
@@ -122,7 +124,7 @@ def _page(
     notes, images = [], []
     for place, (name, values) in enumerate(maps.items()):
         row, column = divmod(place, across)
-        left, top = column * (_SIDE + _GAP), row * (_SIDE + _NAME + _GAP) + _NAME
+        left, top = column * (_SIDE + _GAP), row * (_SIDE + above + _GAP) + above
         number = "" if place == 0 else str(place + 1)
         ends = {"range": [-0.5, n - 0.5], "anchor": f"y{number}"}
         page[f"xaxis{number}"] = bare_axis(
@@ -136,8 +138,8 @@ def _page(
         shown = _fitting(name)
         notes.append(note(look, shown, left / inner[0], 1 - top / inner[1], **places))
         if name in untrained:
-            above = {"yanchor": "top", "xshift": 3, "yshift": -3}
-            notes.append(untrained_note(look, left / inner[0], 1 - top / inner[1], **above))
+            place_of = {"yanchor": "bottom", "xshift": 3, "yshift": _NAME}
+            notes.append(untrained_note(look, left / inner[0], 1 - top / inner[1], **place_of))
         if (values == 0).any():
             images.append(hatching(values == 0, f"x{number}", f"y{number}", theme))
     caption = "rows take from columns" + (" · hatched: exactly 0" if images else "")

@@ -82,11 +82,21 @@ def note(look: Theme, text: str, x: float, y: float, **more: Any) -> dict[str, A
     }
 
 
-def untrained_note(look: Theme, x: float = 1, y: float = 1, **places: Any) -> dict[str, Any]:
-    """The label of what is shown with weights that nobody trained, to the right above the map."""
+def untrained_note(look: Theme, x: float, y: float, **places: Any) -> dict[str, Any]:
+    """The label of what is shown with weights that nobody trained."""
     frame = {"bordercolor": look.quiet, "borderwidth": 1, "borderpad": 2, "bgcolor": look.panel}
-    places = places or {"yanchor": "bottom", "xshift": 14, "yshift": 6}
     return note(look, "untrained", x, y, xanchor="left", **frame, **places)
+
+
+def say_untrained(page: dict[str, Any], look: Theme) -> None:
+    """The label at the right end of the title's line, with room for it."""
+    label, margin = 66, page["margin"]
+    more = max(0, round(text_width(unescape(page["title"]["text"])[7:], 15) + 24 + label))
+    more = max(0, more - page["width"])
+    page["width"] += more
+    margin["r"] += more
+    shift = {"xshift": margin["r"] - label, "yshift": margin["t"] - 18, "yanchor": "middle"}
+    page["annotations"].append(untrained_note(look, 1, 1, **shift))
 
 
 def hatching(
@@ -100,17 +110,20 @@ def hatching(
 ) -> dict[str, Any]:
     """Hatching of the hidden cells (n, m) of a map: diagonal lines, ``lines`` along its side.
 
-    It is one small drawing, whatever the number of cells, which keeps notebooks small. Cells that
-    are the ``only`` key of their query (n, m) are covered by a frame.
+    It is one small drawing, whatever the number of cells, which keeps notebooks small. Where
+    ``only`` (n, m) is True, a cell is the only key of its query: a frame on paper covers it.
     """
     n, m = hidden.shape
     pitch = max(n, m) / lines
     ground, line = HATCHING[theme]
     paper, thin = colours(theme).paper, min(0.12, 0.006 * max(n, m))  # of a cell
-    frames = "".join(
-        f'<rect x="{j + 0.06}" y="{i + 0.06}" width=".88" height=".88" fill="{paper}" '
+    framed = [] if only is None else np.argwhere(only).tolist()
+    covers = "".join(f"M{j - 0.02:.2f} {i - 0.02:.2f}h1.04v1.04h-1.04z" for i, j in framed)
+    frames = f'<path d="{covers}" fill="{paper}"/>' if framed else ""
+    frames += "".join(
+        f'<rect x="{j + 0.1:.1f}" y="{i + 0.1:.1f}" width=".8" height=".8" fill="none" '
         f'stroke="{line}" stroke-width="{thin:.2f}"/>'
-        for i, j in ([] if only is None else np.argwhere(only).tolist())
+        for i, j in framed
     )
     drawing = (
         '<svg id="hatching" xmlns="http://www.w3.org/2000/svg" '
@@ -134,8 +147,17 @@ def hatching(
     }
 
 
-def add_player(page: dict[str, Any], look: Theme, steps: Sequence[Any], along: str) -> None:
-    """Slider and play button below a map, with a stop for each frame of the figure."""
+def add_player(
+    page: dict[str, Any],
+    look: Theme,
+    steps: Sequence[Any],
+    along: str,
+    words: Sequence[str] | None = None,
+) -> None:
+    """Slider and play button below a map, with a stop for each frame of the figure.
+
+    ``words`` are the labels of the stops where they say more than the step.
+    """
     quick = {"mode": "immediate", "frame": {"duration": 0, "redraw": True}}
     inner = page["height"] - page["margin"]["t"] - page["margin"]["b"]
     below = page["margin"]["b"] + 84
@@ -146,7 +168,8 @@ def add_player(page: dict[str, Any], look: Theme, steps: Sequence[Any], along: s
     wide = page["width"] - page["margin"]["l"] - page["margin"]["r"]
     start = min(0.5, 60 / wide)  # to the right of the button, on a narrow map as well
     stops = [
-        {"method": "animate", "label": str(step), "args": [[str(step)], quick]} for step in steps
+        {"method": "animate", "label": word, "args": [[str(step)], quick]}
+        for step, word in zip(steps, words or list(map(str, steps)), strict=True)
     ]
     page["sliders"] = [
         {

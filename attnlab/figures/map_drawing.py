@@ -19,6 +19,9 @@ from attnlab.figures.layout import (
 )
 from attnlab.figures.theme import MONO, Theme, colours
 
+_CAPTION = 10
+"""Letters of a caption are 11 pixels high and narrower than the estimate of ``text_width``."""
+
 
 def packed(cells: Array) -> Array:
     """A map in the smallest dtype that holds it: plotly writes numpy arrays as base64.
@@ -28,7 +31,7 @@ def packed(cells: Array) -> Array:
     """
     cells = np.nan_to_num(cells, nan=0.0)
     integers = bool(np.all(cells == np.round(cells)))
-    for kind in (np.uint8, np.int8, np.int16) if integers else ():
+    for kind in (np.uint8, np.int8, np.uint16, np.int16) if integers else ():
         if cells.min() >= np.iinfo(kind).min and cells.max() <= np.iinfo(kind).max:
             return cells.astype(kind)
     return cells.astype(np.float32)
@@ -56,7 +59,7 @@ def trace(cells: Array, quantity: str, unit: int | None, each: tuple[str, str]) 
     )
 
 
-def small_map(cells: Array, layer: int, head: int, unit: int) -> go.Heatmap:
+def small_map(cells: Array, layer: int, head: int, unit: int | None) -> go.Heatmap:
     return go.Heatmap(
         z=packed(cells),
         xaxis=_numbered("x", head + 1),
@@ -197,10 +200,34 @@ def grid_layout(
         for i, j in np.ndindex(layers, heads)
         if hidden[i, j].any()
     ]
-    caption = "rows: queries · columns: keys" + (" · hatched: masked" if page["images"] else "")
-    caption += " · framed: only key, always 1" if only.any() else ""
-    page["annotations"] = _grid_notes(look, layers, heads, wide, high, gap, caption)
+    parts = ["rows: queries", "columns: keys"] + ["hatched: masked"] * bool(page["images"])
+    parts += ["framed: only key, always 1"] * bool(only.any())
+    page["annotations"] = _grid_notes(look, layers, heads, wide, high, gap)
+    page["annotations"] += _caption(page, look, parts)
     return page
+
+
+def _caption(page: dict[str, Any], look: Theme, parts: Sequence[str]) -> list[dict[str, Any]]:
+    """The caption below the maps, in lines that end before the bar, and room for them."""
+    margin = page["margin"]
+    down = page["height"] - margin["t"] - margin["b"]
+    across = page["width"] - margin["l"] - margin["r"]
+    out = 8 - margin["l"]  # a caption of several lines begins at the edge of the page
+    room = across - out + (4 if down < 200 else margin["r"] - 16)
+    lines = [" · ".join(parts)]
+    if text_width(lines[0], _CAPTION) > room + out:
+        lines = [parts[0]]
+        for part in parts[1:]:
+            if text_width(f"{lines[-1]} · {part}", _CAPTION) <= room:
+                lines[-1] += f" · {part}"
+            else:
+                lines.append(part)
+    more = 15 * (len(lines) - 1)
+    margin["b"] += more
+    page["height"] += more
+    page["title"]["y"] = 1 - 18 / page["height"]
+    place = {"xanchor": "left", "yanchor": "top", "xshift": out if more else 0}
+    return [note(look, line, 0, 0, yshift=-8 - 15 * at, **place) for at, line in enumerate(lines)]
 
 
 def _small_axis(
@@ -234,7 +261,7 @@ def _domain(start: float, end: float) -> list[float]:
 
 
 def _grid_notes(
-    look: Theme, layers: int, heads: int, wide: float, high: float, gap: float, caption: str
+    look: Theme, layers: int, heads: int, wide: float, high: float, gap: float
 ) -> list[dict[str, Any]]:
     inner = heads * (wide + gap) - gap, layers * (high + gap) - gap
     columns = [
@@ -261,4 +288,4 @@ def _grid_notes(
         )
         for layer in range(layers)
     ]
-    return [*columns, *rows, note(look, caption, 0, 0, xanchor="left", yanchor="top", yshift=-8)]
+    return [*columns, *rows]

@@ -1,22 +1,22 @@
 """Attention maps: one, all heads at once, one over training steps.
 
 Queries are rows, keys are columns, brighter means more attention. Weights of attention have one
-scale in all figures, their square root from 0 to 1. Masked pairs are
+scale in all maps, their square root from 0 to 1, unless the bar says otherwise. Masked pairs are
 hatched, so that "may not attend" and "does not attend" look different. A masked pair that carries
 weight is drawn with its weight, so that a leak is visible. The only key of a query, as that of the
 first query of a causal map, gets all of its weight whatever the model: it is framed, not coloured.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 
-from attnlab.core.arguments import check_flag, check_list, check_positive, check_texts
+from attnlab.core.arguments import check_flag, check_list, check_texts
 from attnlab.core.arrays import Array, booleans, numbers, tokens_for
 from attnlab.figures.labels import sentence, visible
-from attnlab.figures.layout import add_player, untrained_note
+from attnlab.figures.layout import add_player, say_untrained
 from attnlab.figures.map_drawing import (
     bar_length,
     borders,
@@ -27,14 +27,12 @@ from attnlab.figures.map_drawing import (
     trace,
 )
 from attnlab.figures.picture import Picture, Row
-from attnlab.figures.scales import WEIGHT, colour_axis
+from attnlab.figures.scales import ALL, colour_axis, named, scale_end
 from attnlab.figures.theme import colours, theme_name
 
 LARGEST_MAP = 512
-EXACT_CELLS = 64 * 64
-MOST_CELLS = 400_000
-_ALL = 1e-3
-"""A weight this close to 1 is all of it: rows are softmaxes in float32 or less."""
+EXACT_CELLS = 128 * 128
+MOST_CELLS = 300_000
 AXES = ("queries", "keys")
 """What the rows and the columns of a map of attention are."""
 
@@ -48,7 +46,8 @@ def heat_map(
     mask: Any = None,
     groups: tuple[Sequence[int], Sequence[int]] | None = None,
     largest: float | None = None,
-    quantity: str = WEIGHT,
+    quantity: str | None = None,
+    root: bool | None = None,
     axes: tuple[str, str] = AXES,
     untrained: bool = False,
     theme: str | None = None,
@@ -58,13 +57,15 @@ def heat_map(
     ``keys`` default to ``queries`` where the map is square. ``mask`` (n, m), True = may attend.
     ``groups`` holds a group of each row and of each column, such as its bucket, cluster or block: a
     line parts neighbours of different groups.
-    ``largest`` is the end of the colour scale: by default 1 for weights of attention, and the
-    largest value of another ``quantity``, whose colours are linear; give the same to maps
-    that are to be compared. Negative values get a two-sided scale around zero. ``axes`` says what
-    rows and columns are where they are not queries and keys ("block size", "character").
-    ``untrained=True`` labels what nobody trained.
+    ``quantity`` says what the cells are where they are not weights of attention: its colours are
+    linear up to the largest value. ``root=True`` gives it the scale of weights of attention (a mean
+    of weights), ``root=False`` gives weights a linear one. ``largest`` is another end of the scale;
+    give the same to maps that are to be compared. Negative values get a two-sided scale around
+    zero. ``axes`` says what rows and columns are where they are not queries and keys ("block size",
+    "character"). ``untrained=True`` labels what nobody trained.
     """
-    check_texts(title=title, quantity=quantity)
+    check_texts(title=title)
+    quantity, root = named(quantity, root)
     check_flag("untrained", untrained)
     axes = _axes(axes)
     weights = _map("weights", weights, "n m")
@@ -75,12 +76,13 @@ def heat_map(
     shown = _shown(weights, mask)
     theme = theme_name(theme)
     look = colours(theme)
-    low, high = _range(weights, largest, quantity)
-    cells, unit = (shown, None) if n * m <= EXACT_CELLS else _quantised(shown)
-    only = _only_keys(shown, quantity)
+    low, high = _range(weights, largest, root)
+    cells, unit = _stored(shown)
+    only = _only_keys(weights, mask, root)
     page = one_map_layout(theme, title, queries, keys, np.isnan(shown), only, axes)
-    page["annotations"] += [untrained_note(look)] if untrained else []
-    page["coloraxis"] = colour_axis(look, low, high, unit, quantity, bar_length(page))
+    if untrained:
+        say_untrained(page, look)
+    page["coloraxis"] = colour_axis(look, low, high, unit, quantity, bar_length(page), root=root)
     page["shapes"] = [] if groups is None else borders(look, *_groups(groups, n, m))
     return Picture(
         [trace(cells, quantity, unit, _each(axes))],
@@ -99,17 +101,19 @@ def head_grid(
     title: str,
     mask: Any = None,
     largest: float | None = None,
-    quantity: str = WEIGHT,
+    quantity: str | None = None,
+    root: bool | None = None,
     untrained: bool = False,
     theme: str | None = None,
 ) -> Picture:
     """Every head of every layer as a small map, on one colour scale: (layers, heads, n, m).
 
-    Weights are rounded (to one part in a hundred, or finer where all are small), which keeps a
-    notebook light; ``heat_map`` shows one head exactly. ``largest``, ``quantity`` and
-    ``untrained`` are those of ``heat_map``.
+    Of more than 16,384 cells in all the weights are rounded (to one part in ten thousand, or finer
+    where all are small), which keeps a notebook light; ``heat_map`` shows one head exactly.
+    ``largest``, ``quantity``, ``root`` and ``untrained`` are those of ``heat_map``.
     """
-    check_texts(title=title, quantity=quantity)
+    check_texts(title=title)
+    quantity, root = named(quantity, root)
     check_flag("untrained", untrained)
     weights = _map("weights", weights, "layers heads n m")
     layers, heads, n, m = weights.shape
@@ -117,13 +121,15 @@ def head_grid(
     keys = queries if n == m else tokens_for("tokens", None, m, "keys")
     shown = np.stack([[_shown(head, mask) for head in layer] for layer in weights])
     theme = theme_name(theme)
-    low, high = _range(weights, largest, quantity)
-    cells, unit = _quantised(shown)
+    low, high = _range(weights, largest, root)
+    cells, unit = _stored(shown)
     size = max(64, min(128, 600 / heads, 720 / layers))
-    only = np.stack([[_only_keys(head, quantity) for head in layer] for layer in shown])
+    only = np.stack([[_only_keys(head, mask, root) for head in layer] for layer in weights])
     page = grid_layout(theme, title, queries, keys, size, np.isnan(shown), only)
-    page["annotations"] += [untrained_note(colours(theme))] if untrained else []
-    page["coloraxis"] = colour_axis(colours(theme), low, high, unit, quantity, bar_length(page))
+    look = colours(theme)
+    if untrained:
+        say_untrained(page, look)
+    page["coloraxis"] = colour_axis(look, low, high, unit, quantity, bar_length(page), root=root)
     traces = [
         small_map(cells[layer, head], layer, head, unit)
         for layer in range(layers)
@@ -147,34 +153,43 @@ def film(
     along: str = "training step",
     mask: Any = None,
     largest: float | None = None,
-    quantity: str = WEIGHT,
+    quantity: str | None = None,
+    root: bool | None = None,
+    untrained: bool | Collection[Any] = False,
     theme: str | None = None,
 ) -> Picture:
     """One map at several training steps, (t, n, m), with a slider and a play button.
 
-    ``along`` says what the steps are where they are not those of a training ("scale"), and
-    ``quantity`` what the cells are where they are not weights. The last map is shown first. The
-    slider lives in the figure: it works on a page without a kernel.
+    ``along`` says what the steps are where they are not those of a training ("scale").
+    ``untrained`` is True where nobody trained any of the maps, or holds the steps at which that is
+    so: their stops of the slider say it. ``largest``, ``quantity`` and ``root`` are those of
+    ``heat_map``. The last map is shown first. The slider lives in the figure: it works on a page
+    without a kernel.
     """
-    check_texts(title=title, along=along, quantity=quantity)
+    check_texts(title=title, along=along)
+    quantity, root = named(quantity, root)
     weights = _map("weights", weights, "t n m")
+    n, m = weights.shape[1:]
     steps = check_list("steps", steps)
     steps = tokens_for("steps", steps, len(weights), "maps (first axis of `weights`)")
     if len({str(step) for step in steps}) < len(steps):
         raise ValueError(f"`steps` should differ, got {steps}")
+    of_nobody = _steps_of_nobody(untrained, steps)
+    queries = tokens_for("tokens", tokens, n, "queries (rows of `weights`)")
+    keys = queries if n == m else list(range(m))
     shown = np.stack([_shown(moment, mask) for moment in weights])
-    low, high = _range(weights, largest, quantity)
-    top = high if low == 0 else None
-    first = heat_map(
-        weights[-1], tokens, title=title, mask=mask, largest=top, quantity=quantity, theme=theme
-    )
-    cells, unit = _quantised(shown)
-    page = first.to_dict()["layout"]
-    look = colours(first.theme)
-    page["coloraxis"] = colour_axis(look, low, high, unit, quantity, bar_length(page))
-    add_player(page, look, steps, along)
-    queries = tokens_for("tokens", tokens, weights.shape[1], "queries")
-    keys = queries if weights.shape[1] == weights.shape[2] else list(range(weights.shape[2]))
+    theme = theme_name(theme)
+    look = colours(theme)
+    low, high = _range(weights, largest, root)
+    cells, unit = _stored(shown)
+    only: Any = np.stack([_only_keys(moment, mask, root) for moment in weights]).all(0)
+    hidden: Any = np.isnan(shown).all(0)
+    page = one_map_layout(theme, title, queries, keys, hidden, only, AXES)
+    if untrained is True:
+        say_untrained(page, look)
+    page["coloraxis"] = colour_axis(look, low, high, unit, quantity, bar_length(page), root=root)
+    stops = [f"{step} · untrained" if step in of_nobody else str(step) for step in steps]
+    add_player(page, look, steps, along, stops)
     frames = [
         go.Frame(name=str(step), data=[{"type": "heatmap", "z": packed(moment)}])
         for step, moment in zip(steps, cells, strict=True)
@@ -184,9 +199,10 @@ def film(
         page,
         frames,
         description=f"{sentence(title)} {len(steps)} attention maps, from {along} {steps[0]} to "
-        f"{along} {steps[-1]}. {_film_words(steps, along, shown)}",
+        f"{along} {steps[-1]}. {_film_words(steps, along, shown)}"
+        + (_of_nobody(untrained is True) or _of_nobody_at(along, of_nobody)),
         rows=_film_rows(steps, along, shown, queries, keys),
-        theme=first.theme,
+        theme=theme,
     )
 
 
@@ -246,11 +262,17 @@ def _shown(weights: Array, mask: Any) -> Array:
     return np.where(allowed | (weights != 0), weights, np.nan)
 
 
-def _only_keys(shown: Array, quantity: str) -> Array:
-    """True at the one cell of a row that the mask allows, where it holds all of its weight."""
-    allowed = ~np.isnan(shown)
-    one = (allowed.sum(1) == 1) & ~allowed.all(1) & (quantity == WEIGHT)
-    found: Array = allowed & one[:, None] & (np.abs(np.nan_to_num(shown) - 1) < _ALL)
+def _only_keys(weights: Array, mask: Any, root: bool | None) -> Array:
+    """True at the one cell of a row that the mask allows, where it holds all of the row's weight.
+
+    So a row without any allowed key has none, and what it holds is a leak.
+    """
+    if mask is None or not root:
+        return np.zeros(weights.shape, bool)
+    allowed = booleans("mask", mask, weights.shape)
+    leaks = (~allowed & (weights != 0)).any(1)
+    one = (allowed.sum(1) == 1) & ~allowed.all(1) & ~leaks
+    found: Array = allowed & one[:, None] & (np.abs(weights - 1) < ALL)
     return found
 
 
@@ -258,23 +280,42 @@ def _of_nobody(untrained: bool) -> str:
     return " Nobody trained these weights." if untrained else ""
 
 
-def _range(weights: Array, largest: float | None, quantity: str) -> tuple[float, float]:
-    largest = None if largest is None else check_positive("largest", largest)
-    most = float(np.abs(weights).max()) or 1.0
-    if weights.min() >= 0 and quantity == WEIGHT:
-        most = most if most > 1 + _ALL else 1.0
-    high = most if largest is None else largest
-    return (-high if weights.min() < 0 else 0.0), high
+def _of_nobody_at(along: str, steps: Sequence[Any]) -> str:
+    return f" Nobody trained the weights at {along} {', '.join(map(str, steps))}." if steps else ""
 
 
-def _quantised(shown: Array) -> tuple[Array, int]:
-    """Rounded to multiples of 1/unit; the unit is the largest power of ten that fits one byte."""
-    top = float(np.nanmax(np.abs(shown))) or 1.0
-    levels = 127 if np.nanmin(shown) < 0 else 255
+def _steps_of_nobody(untrained: object, steps: Sequence[Any]) -> list[Any]:
+    if isinstance(untrained, bool):
+        return []
+    found = check_list("untrained", untrained)
+    if strange := [step for step in found if step not in steps]:
+        raise ValueError(f"`untrained` should hold some of `steps`, got {strange[0]!r:.80}")
+    return found
+
+
+def _range(weights: Array, largest: float | None, root: bool | None) -> tuple[float, float]:
+    signed = bool(weights.min() < 0)
+    high = scale_end(float(np.abs(weights).max()), root and not signed, largest)
+    return (-high if signed else 0.0), high
+
+
+def _stored(shown: Array) -> tuple[Array, int | None]:
+    """The cells as a figure holds them: exact, or many of them as multiples of 1/unit.
+
+    The unit is the largest power of ten that fits two bytes. For weights up to 1 it is 10,000, so
+    that under the square root neighbours differ by at most a 255th of the colours from 0.0002 on. A
+    weight above zero never becomes zero.
+    """
+    if shown.size <= EXACT_CELLS:
+        return shown, None
+    known = np.nan_to_num(shown)
+    top = float(np.abs(known).max()) or 1.0
+    levels = 2**15 - 1 if known.min() < 0 else 2**16 - 1
     unit = 1
     while top * unit * 10 <= levels and unit < 10**9:
         unit *= 10
-    return np.round(shown * unit), unit
+    rounded = np.round(shown * unit)
+    return np.where((rounded == 0) & (known != 0), np.sign(shown), rounded), unit
 
 
 # descriptions

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from attnlab.core.arguments import check_grid_names, check_list, check_positive, check_texts
+from attnlab.core.arguments import check_grid_names, check_list, check_texts
 from attnlab.core.arrays import Array, booleans, numbers
 from attnlab.core.integers import check_integer
 from attnlab.figures.labels import escaped, sentence
 from attnlab.figures.layout import bare_axis, label_width, layout, note, text_width
 from attnlab.figures.map_drawing import bar_length
 from attnlab.figures.picture import Picture, Row
-from attnlab.figures.scales import WEIGHT, colour_axis
+from attnlab.figures.scales import colour_axis, named, scale_end
 from attnlab.figures.theme import QUERY, Theme, colours, theme_name
 
 MOST_PATCHES = 40_000
@@ -38,32 +38,32 @@ def patch_maps(
     query: Any = None,
     ink: Any = None,
     largest: float | None = None,
-    quantity: str = WEIGHT,
+    quantity: str | None = None,
+    root: bool | None = None,
     theme: str | None = None,
 ) -> Picture:
     """Maps (rows, columns, height, width) of a grid of patches, on one colour scale from 0.
 
     ``rows`` and ``columns`` name them, where given. ``query`` is the (row, column) of the patch
     that gets a circle, or a list of them, one for each row of maps; for mean attention by offset,
-    it is the middle. ``ink`` (height, width) is
-    True for the patches that a line goes around. ``largest`` is the end of the colour scale, by
-    default 1 for weights of attention and the largest value of another ``quantity``.
+    it is the middle. ``ink`` (height, width) is True for the patches that a line goes around. The
+    colours of weights of attention follow the square root, up to 1; those of another ``quantity``
+    are linear, up to the largest value. ``root`` chooses between the two scales whatever the
+    quantity, and ``largest`` is another end of it.
     """
-    check_texts(title=title, quantity=quantity)
+    check_texts(title=title)
+    quantity, root = named(quantity, root)
     maps = numbers("maps", maps, "rows columns height width")
     rows, columns = check_grid_names("maps", maps.shape[:2], rows, columns)
     _refuse(maps)
     height, width = maps.shape[2:]
     at = None if query is None else _queries(query, maps.shape)
     seen = None if ink is None else booleans("ink", ink, (height, width))
-    most = float(maps.max()) or 1.0
-    if quantity == WEIGHT:
-        most = max(most, 1.0)
-    high = most if largest is None else check_positive("largest", largest)
+    high = scale_end(float(maps.max()), root, largest)
     theme = theme_name(theme)
     look = colours(theme)
     page = _page(look, title, maps.shape, rows, columns, _caption(at, seen))
-    page["coloraxis"] = colour_axis(look, 0, high, None, quantity, bar_length(page))
+    page["coloraxis"] = colour_axis(look, 0, high, None, quantity, bar_length(page), root=root)
     traces: list[Any] = [_cells(maps, quantity)]
     if seen is not None:
         traces += _outline(maps.shape, seen)

@@ -40,7 +40,8 @@ def page(figure: Any, description: str) -> str:
         return f"<div>{drawn}</div>"
     last = len(figure.frames) - 1
     along = figure.layout.sliders[0].currentvalue.prefix  # escaped already
-    names = escape(str([frame.name for frame in figure.frames]))
+    words = [stop.label for stop in figure.layout.sliders[0].steps]
+    names = escape(str(words))
     move = (
         "const v=this.value,r=this.closest('div');"
         "r.querySelectorAll('[data-frame]')"
@@ -50,7 +51,7 @@ def page(figure: Any, description: str) -> str:
     return (
         f'<div>{drawn}<p><label>{along}<input type="range" min="0" max="{last}" '
         f'value="{last}" oninput="{move}"></label> '
-        f"<output>{escape(figure.frames[last].name)}</output></p></div>"
+        f"<output>{escape(words[last])}</output></p></div>"
     )
 
 
@@ -297,8 +298,11 @@ def _map(colours: Any, cells: Any, x: _Axis, y: _Axis) -> str:
     if low is None:
         low, high = float(np.nanmin(values)), float(np.nanmax(values))
     share = np.clip((values - low) / ((high - low) or 1), 0, 1)
-    levels = np.where(np.isnan(share), -1, np.round(np.nan_to_num(share) * 254)).astype(int)
-    palette = _palette(colours, 255)
+    stops, scale = zip(*colours.colorscale, strict=True)
+    place = np.interp(np.nan_to_num(share), stops, np.linspace(0, 1, len(stops)))
+    levels = np.maximum(np.round(place * 254), (share > 0) & (low == 0))  # 0 is for zero alone
+    levels = np.where(np.isnan(share), -1, levels).astype(int)
+    palette = [blend(scale, at / 254) for at in range(255)]
     left, right = x.at(-0.5), x.at(values.shape[1] - 0.5)
     top, bottom = y.at(-0.5), y.at(values.shape[0] - 0.5)
     return svg.bitmap(levels, palette, left, top, right - left, bottom - top)

@@ -42,13 +42,16 @@ GOOD = {
         "largest": 1.0,
         "groups": ([0] * 3, [0] * 7),
         "quantity": "weight",
+        "root": True,
         "axes": ("a", "b"),
         "untrained": True,
     },
     head_grid: {"weights": np.full((2, 5, 3, 3), 0.3), "tokens": TOKENS}
-    | {"mask": np.ones((3, 3), bool), "largest": 1.0, "quantity": "weight", "untrained": True},
+    | {"mask": np.ones((3, 3), bool), "largest": 1.0, "quantity": "weight", "untrained": True}
+    | {"root": True},
     film: {"weights": np.full((2, 3, 3), 0.3), "steps": [1, 2], "tokens": TOKENS}
-    | {"mask": np.ones((3, 3), bool), "largest": 1.0, "along": "step", "quantity": "weight"},
+    | {"mask": np.ones((3, 3), bool), "largest": 1.0, "along": "step", "quantity": "weight"}
+    | {"root": True, "untrained": [1]},
     map_gallery: {"maps": {"a": np.eye(3), "b": np.ones((3, 3))}, "tokens": TOKENS}
     | {"columns": 2, "untrained": ["b"]},
     loss_curves: {"runs": {"full": ROWS}, "unit": "nats", "log": False},
@@ -72,7 +75,8 @@ GOOD = {
     cluster_grid: {"points": np.ones((3, 5, 2)), "found": {"a": np.ones((3, 2, 4))}}
     | {"true": np.ones((3, 7, 4)), "columns": TOKENS},
     patch_maps: {"maps": np.ones((2, 3, 5, 7)), "rows": ["a", "b"], "columns": TOKENS}
-    | {"query": (1, 2), "ink": np.eye(5, 7, dtype=bool), "largest": 1.0, "quantity": "weight"},
+    | {"query": (1, 2), "ink": np.eye(5, 7, dtype=bool), "largest": 1.0, "quantity": "weight"}
+    | {"root": True},
     token_strip: {"tokens": TOKENS, "scored": [True, False, True], "targets": TOKENS}
     | {"mark": "framed"},
     image_sequence: {"image": np.ones((4, 6)), "patch": 2},

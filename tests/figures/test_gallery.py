@@ -47,6 +47,7 @@ def test_maps_that_nobody_trained_are_labelled():
         pytest.approx((picture.layout.xaxis2.domain[0], picture.layout.yaxis2.domain[1]), abs=1e-4),
         pytest.approx((picture.layout.xaxis3.domain[0], picture.layout.yaxis3.domain[1]), abs=1e-4),
     ]
+    assert {(label.yanchor, label.yshift >= 20) for label in labels} == {("bottom", True)}
     assert "Nobody trained the weights of full, one." in picture.description
     assert "Nobody" not in map_gallery(MAPS, title="Three").description
     with pytest.raises(ValueError, match="names of `maps`, got 'two'"):

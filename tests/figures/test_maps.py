@@ -1,5 +1,7 @@
 import json
 import re
+import zlib
+from base64 import b64decode
 from urllib.parse import unquote
 
 import numpy as np
@@ -85,34 +87,45 @@ def colour_of(axis, value):
     return [np.interp(share, stops, channels[:, at]) for at in range(3)]
 
 
-@pytest.mark.parametrize("unit", [None, 100])
+@pytest.mark.parametrize("unit", [None, 10_000])
 def test_all_weights_of_attention_have_the_square_root_from_0_to_1(unit, attention):
-    picture = heat_map(attention(5, 7), title="One", largest=None)
+    picture = head_grid(attention(2, 3, 5, 7), title="Grid")
     if unit:
-        picture = head_grid(attention(2, 3, 5, 7), title="Grid")
+        picture = heat_map(attention(130, 130), title="One", largest=None)
     axis = picture.layout.coloraxis
     assert (axis.cmin, axis.cmax) == (0, unit or 1)
     for weight in (0, 0.01, 0.0625, 0.3, 1):
         wanted = rgb(blend(CIVIDIS, weight**0.5))
         np.testing.assert_allclose(colour_of(axis, weight * (unit or 1)), wanted, atol=3)
-    assert bar(picture) == "attention weight, square root"
+    assert bar(picture).replace("<br>", " ") == "attention weight, square root"
 
 
 def test_what_departs_from_the_scale_is_said_at_its_bar(attention):
     weights = attention(5, 7)
-    assert (
-        bar(heat_map(weights, title="", largest=0.5)) == "attention weight up to 0.5, square root"
-    )
-    assert bar(heat_map(3 * weights / weights.max(), title="")) == (
+    half = bar(heat_map(weights, title="", largest=0.5))
+    assert half.replace("<br>", " ") == "attention weight up to 0.5, square root"
+    assert bar(heat_map(3 * weights / weights.max(), title="")).replace("<br>", " ") == (
         "attention weight up to 3, square root"
     )
-    assert bar(heat_map(weights, title="", quantity="share")) == "share, linear"
+    assert bar(heat_map(weights, title="", quantity="share")) == "share"
+    assert bar(heat_map(weights, title="", root=False)) == "attention weight, linear"
+    mean = heat_map(weights, title="", quantity="mean weight", root=True)
+    assert bar(mean) == "mean weight, square root"
+    assert mean.layout.coloraxis.cmax == 1
     assert bar(heat_map(weights - 0.5, title="")) == "attention weight"  # in two colours
     linear = heat_map(weights, title="", quantity="share").layout.coloraxis
     assert linear.cmax == pytest.approx(weights.max())
     np.testing.assert_allclose(
         colour_of(linear, linear.cmax / 4), rgb(blend(CIVIDIS, 0.25)), atol=1
     )
+
+
+def pixels(still):
+    """The levels of the first bitmap of a still, one list for each row."""
+    png = b64decode(re.search(r'href="data:image/png;base64,([^"]+)"', still)[1])
+    width = int.from_bytes(png[16:20], "big")
+    rows = zlib.decompress(png[png.index(b"IDAT") + 4 :])
+    return (np.frombuffer(rows, np.uint8).reshape(-1, width + 1)[:, 1:].astype(int) - 1).tolist()
 
 
 def frames(picture):
@@ -133,6 +146,8 @@ def test_the_only_key_of_a_query_is_framed_and_said(attention):
     grid = head_grid(attention(2, 3, 7, 7, causal=True), title="Grid", mask=TRIANGLE)
     assert frames(grid) == [[(0, 0)]] * 6
     assert "framed: only key, always 1" in grid.layout.annotations[-1].text
+    covered = unquote(picture.layout.images[0].source)
+    assert '<path d="M-0.02 -0.02h1.04v1.04h-1.04z" fill=' in covered  # no rim of the cell is left
     moving = film(np.stack([attention(7, 7, causal=True)] * 2), [0, 1], title="F", mask=TRIANGLE)
     assert frames(moving) == [[(0, 0)]]
 
@@ -151,6 +166,54 @@ def test_only_what_must_be_1_is_framed(attention):
     weights[0, 3] = 0.25  # a leak
     leaking = heat_map(weights, title="", mask=TRIANGLE)
     assert frames(leaking) == [[]]
+
+
+def test_a_film_frames_what_is_1_at_every_step(attention):
+    weights = np.stack([attention(7, 7, causal=True, seed=seed) for seed in range(2)])
+    weights[0, 0, 0] = 0.3
+    assert not any(frames(film(weights, [0, 1], title="F", mask=TRIANGLE)))
+    weights[0, 0] = 0, 0, 0, 1, 0, 0, 0  # a leak at the first step alone is not hatched
+    picture = film(weights, [0, 1], title="F", mask=TRIANGLE)
+    assert frames(picture) == [[]]
+    outline = unquote(picture.layout.images[0].source).split('<path d="M1 0')[1]
+    assert outline.startswith("h2v1h-2zM4 0h3v1h-3z")
+
+
+def test_a_leak_into_a_row_without_any_key_is_drawn(attention):
+    mask = TRIANGLE.copy()
+    mask[3] = False
+    weights = attention(7, 7, causal=True)
+    weights[3] = np.eye(7)[5]
+    for picture in (
+        heat_map(weights, title="", mask=mask),
+        head_grid(weights[None, None], title="", mask=mask),
+        film(np.stack([weights] * 2), [0, 1], title="", mask=mask),
+    ):
+        assert frames(picture) == [[(0, 0)]]
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_mask_that_allows_nothing_gives_no_warning():
+    nothing = np.zeros((130, 130), bool)
+    zeros = nothing * 0.0
+    heat_map(zeros, title="", mask=nothing).svg()
+    head_grid(zeros[None, None], title="", mask=nothing).svg()
+    film(np.stack([zeros, zeros]), [0, 1], title="", mask=nothing).svg()
+
+
+def test_a_film_says_at_which_steps_nobody_trained(attention):
+    weights = np.stack([attention(5, 5, seed=seed) for seed in range(2)])
+    picture = film(weights, ["before", "after"], title="F", untrained=["before"])
+    (slider,) = picture.layout.sliders
+    assert [stop.label for stop in slider.steps] == ["before · untrained", "after"]
+    assert [stop.args[0][0] for stop in slider.steps] == ["before", "after"]
+    assert "Nobody trained the weights at training step before." in picture.description
+    assert "before · untrained" in picture._repr_mimebundle_()["text/html"]
+    picture = film(weights, [0, 1], title="F", untrained=True)
+    assert "untrained" in [note.text for note in picture.layout.annotations]
+    assert "Nobody trained these weights." in picture.description
+    with pytest.raises(ValueError, match="`untrained` should hold some of `steps`, got 7"):
+        film(weights, [0, 1], title="F", untrained=[7])
 
 
 def test_what_nobody_trained_is_labelled_and_said(attention):
@@ -237,9 +300,9 @@ def test_the_grid_holds_every_head_on_one_scale(attention, drawn):
     assert (trace["xaxis"], trace["yaxis"]) == ("x3", "y2")
     assert trace["name"] == "layer 1, head 2"
     assert "layer 1, head 2" in trace["hovertemplate"]
-    np.testing.assert_allclose(trace["z"] / 100, weights[1, 2], atol=0.005)
+    np.testing.assert_allclose(trace["z"], weights[1, 2], rtol=1e-6)
     assert {data.coloraxis for data in picture.data} == {"coloraxis"}
-    assert picture.layout.coloraxis.cmax == 100
+    assert picture.layout.coloraxis.cmax == 1
     assert [note.text for note in picture.layout.annotations[:5]] == [
         *("head 0", "head 1", "head 2"),
         *("layer 0", "layer 1"),
@@ -249,17 +312,41 @@ def test_the_grid_holds_every_head_on_one_scale(attention, drawn):
     assert len(picture.rows) == 6
 
 
-def test_small_weights_get_a_finer_unit(drawn):
-    picture = head_grid(np.full((1, 1, 5, 200), 0.005), title="Even")
-    assert drawn(picture)["z"].max() < 256
-    np.testing.assert_allclose(drawn(picture)["z"], 50)
-    assert "/ 10,000" in drawn(picture)["hovertemplate"]
+def test_many_weights_are_stored_in_two_bytes_and_none_above_zero_becomes_zero(drawn):
+    weights = np.full((1, 1, 130, 200), 0.005)
+    assert drawn(head_grid(weights, title="Even"))["z"].dtype == np.uint16
+    weights[0, 0, 0, :4] = 1, 0, 1e-9, 1
+    trace = drawn(head_grid(weights, title="Nearly even"))
+    assert trace["z"][0, :5].tolist() == [10_000, 0, 1, 10_000, 50]
+    assert "/ 10,000" in trace["hovertemplate"]
+    trace = drawn(head_grid(weights / 1000, title="Finer"))
+    assert trace["z"][0, :2].tolist() == [10_000, 0]
+    assert "/ 10,000,000" in trace["hovertemplate"]
+
+
+def test_even_weights_of_many_tokens_are_seen(drawn):
+    """Row 200 has weights of 1/201, which is 7 of 100 under the square root."""
+    causal = np.tril(np.ones((256, 256)))
+    picture = heat_map(causal / causal.sum(1, keepdims=True), title="", mask=causal > 0)
+    axis, last = picture.layout.coloraxis, drawn(picture)["z"][200, 0]
+    wanted = rgb(blend(CIVIDIS, 201**-0.5))
+    np.testing.assert_allclose(colour_of(axis, last), wanted, atol=2)
+
+
+def test_the_still_of_a_map_has_level_0_for_zero_alone():
+    still = heat_map([[0.0, 1e-9, 1e-4, 0.0049, 1.0]], title="").svg()
+    levels = pixels(still)[0]
+    assert levels[0] == 0
+    assert levels[1] == 1
+    assert 1 <= levels[2] < levels[3]
+    assert levels[3] == pytest.approx(254 * 0.07, abs=1)
+    assert levels[4] == 254
 
 
 def test_values_above_the_end_of_the_scale_are_not_changed(drawn):
     picture = head_grid(np.full((1, 1, 2, 3), 0.9), title="Cut", largest=0.5)
-    np.testing.assert_array_equal(drawn(picture)["z"], 90)
-    assert picture.layout.coloraxis.cmax == 50
+    np.testing.assert_allclose(drawn(picture)["z"], 0.9)
+    assert picture.layout.coloraxis.cmax == 0.5
     assert "on one colour scale up to 0.5." in picture.description
 
 
@@ -279,8 +366,8 @@ def test_a_grid_is_light(attention, causal):
         attention(4, 4, 64, 64, causal=causal), ["token"] * 64, title="Light", mask=mask
     )
     figure = json.dumps(picture._repr_mimebundle_()[PLOTLY], indent=1)
-    assert len(figure) < 160_000
-    assert size(picture) < 240_000
+    assert len(figure) < 240_000
+    assert size(picture) < 360_000
 
 
 @writes_base64
@@ -297,9 +384,9 @@ def test_a_film_has_a_frame_a_stop_and_a_row_per_step(attention, drawn):
     assert [stop.label for stop in slider.steps] == ["0", "50", "100"]
     assert [stop.args[0][0] for stop in slider.steps] == ["0", "50", "100"]
     assert slider.active == 2
-    np.testing.assert_allclose(drawn(picture)["z"], np.round(weights[2] * 100))
-    np.testing.assert_allclose(picture.frames[0].data[0].z, np.round(weights[0] * 100))
-    assert picture.layout.coloraxis.cmax == 100
+    np.testing.assert_allclose(drawn(picture)["z"], weights[2], rtol=1e-6)
+    np.testing.assert_allclose(picture.frames[0].data[0].z, weights[0], rtol=1e-6)
+    assert picture.layout.coloraxis.cmax == 1
     assert [row["training step"] for row in picture.rows] == [0, 50, 100]
     assert slider.currentvalue.prefix == "training step "
 
@@ -318,7 +405,7 @@ def test_a_film_may_run_along_something_else(attention):
 def test_a_film_may_show_something_else_than_weights(attention):
     weights = np.stack([attention(5, 5, seed=seed) for seed in range(2)])
     picture = film(weights, [0, 1], title="Counts", quantity="times seen")
-    assert picture.layout.coloraxis.colorbar.title.text == "<br>times seen, linear"
+    assert picture.layout.coloraxis.colorbar.title.text == "<br>times seen"
     assert "times seen" in picture.data[0].hovertemplate
     assert "attention weight" not in picture.to_json()
 
