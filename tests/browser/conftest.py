@@ -613,9 +613,16 @@ CONTROLS = """area => [...area.querySelectorAll(
   .filter(node => !node.querySelector('input, select'))
   .filter(node => !node.closest('[role=slider], .noUi-base') || node.matches('[role=slider]'))
   .map(node => {
-    const {left, top, right, bottom} = node.getBoundingClientRect();
+    let {left, top, right, bottom} = node.getBoundingClientRect();
+    for (let at = node.parentElement; at && area.contains(at); at = at.parentElement) {
+      if (getComputedStyle(at).overflowY === 'visible') continue;
+      const shown = at.getBoundingClientRect(); // what is scrolled out of it is not seen
+      [left, right] = [Math.max(left, shown.left), Math.min(right, shown.right)];
+      [top, bottom] = [Math.max(top, shown.top), Math.min(bottom, shown.bottom)];
+    }
     return [node.outerHTML.slice(0, 90), left, top, right, bottom];
-  })"""
+  })
+  .filter(([, left, top, right, bottom]) => left < right && top < bottom)"""
 KERNEL = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.id"
 IDLE = """() => {
   const panel = window.jupyterapp?.shell?.currentWidget;
