@@ -16,6 +16,7 @@ from attnlab_widgets.circuit_board.layout import board_of
 from attnlab_widgets.draws import uniform
 from attnlab_widgets.forward import forward
 from attnlab_widgets.network import network_of
+from attnlab_widgets.words import clipped
 
 from attnlab.lens.patching import Patching, Path
 from attnlab.models.tiny import TinyTransformer
@@ -260,10 +261,12 @@ def test_the_circuit_of_the_copier_is_the_known_one() -> None:
     effects = board.effects()
     assert {wire for wire, effect in effects.items() if abs(effect) > 0.3} == CIRCUIT
     assert max(abs(effect) for wire, effect in effects.items() if wire not in CIRCUIT) < 0.02
-    assert words.caption(board.run().weights["0.1"], board.tokens()).startswith("looks one letter")
+    assert words.caption(board.run().weights["0.1"], board.tokens(), "letter").startswith(
+        "looks one letter"
+    )
     for name in ("1.0", "1.1"):
-        said = words.caption(board.run().weights[name], board.tokens())
-        assert said.startswith("looks behind the same letter, 9")
+        said = words.caption(board.run().weights[name], board.tokens(), "letter")
+        assert said.startswith("where a letter repeats, behind the same, 9")
 
 
 def test_places_carry_nothing_of_another_text_and_much_of_zeros() -> None:
@@ -280,7 +283,7 @@ def test_places_carry_nothing_of_another_text_and_much_of_zeros() -> None:
 def test_what_is_said() -> None:
     board = CircuitBoard()
     assert board.description() == (
-        "The model writes “r” with 99.8 %. Right is “r”, which came after “y” before. The thickest "
+        "The model writes “r” with 99.8 %. After “y” came “r” the last time. The thickest "
         "wire leads from the letters into the value of head 0.1: cut alone, “r” goes from 99.8 % "
         "to 0.0 %."
     )
@@ -290,7 +293,10 @@ def test_what_is_said() -> None:
         "41.2 % instead of “r” with 99.8 %."
     )
     board.cuts = [["0.0", "logits"]]
-    assert "cut, the model still writes “r” with 99.8 % instead of 99.8 %." in board.description()
+    assert board.description() == (
+        "With the wire from head 0.0 to the logits cut, nothing changes: the model writes “r” with "
+        "99.8 %."
+    )
     board.cuts = [["0.1", "1.0 key"], ["0.1", "1.1 key"]]
     assert board.description().startswith("With 2 wires cut, the model writes “")
     board.cuts, board.measure = [], "logit"
@@ -299,6 +305,56 @@ def test_what_is_said() -> None:
     assert "In the text comes “p”; “o” did not occur before." in board.description()
     board.text, board.at = "abc", -1
     assert "“c” did not occur before, so no letter is known to be right." in board.description()
+
+
+def test_a_letter_that_was_followed_by_two_is_told_by_the_last() -> None:
+    board = CircuitBoard(text="hellohel")
+    assert "After “l” came “o” the last time. " in board.description()
+    board.at = 2
+    assert "In the text comes “l”; “l” did not occur before." in board.description()
+    board.text, board.at = "abacab", 2
+    assert "After “a” came “b” the last time, and here comes “c”." in board.description()
+
+
+def test_where_no_cut_can_change_anything() -> None:
+    nothing = "No cut changes anything, as the other text is this one again"
+    for text in ("a", "aaa"):
+        board = CircuitBoard(text=text)
+        assert nothing in board.description()
+        board.cuts = [["0.1", "1.1 key"]]
+        assert "cut, nothing changes: the model writes" in board.description()
+        assert nothing in board.description()
+        board.instead = "zeros"
+        assert nothing not in board.description()
+
+
+def test_a_caption_rests_on_several_rows_that_tell() -> None:
+    def said(text: str, at: Any) -> str:
+        n = len(text)
+        weights = torch.zeros(n, n)
+        for row in range(n):
+            weights[row, at(row)] = 1
+        return words.caption(weights, [ord(letter) for letter in text], "letter")
+
+    assert said("a", lambda _: 0) == "looks at itself, 100 %"
+    assert said("abcd", lambda row: max(0, row - 1)) == "looks one letter back, 100 %"
+    assert said("aaaa", lambda row: max(0, row - 1)) == "no one habit"
+    assert said("abac", lambda row: 1 if row == 2 else 0) == "no one habit"
+    behind = [0, 1, 2, 1, 2]
+    assert (
+        said("abcab", lambda row: behind[row]) == "where a letter repeats, behind the same, 100 %"
+    )
+
+
+def test_untrained_is_said() -> None:
+    board = CircuitBoard(small(), "abca", untrained=True)
+    assert board.untrained
+    assert ">untrained<" in board.still().svg("")
+
+
+def test_a_long_word_is_cut_by_characters_in_the_picture() -> None:
+    assert clipped("a" * 120, 110) == "a" * 109 + "…"
+    assert clipped("abcdef", 6) == "abcdef"
 
 
 def test_several_cuts_are_felt_together() -> None:
@@ -456,9 +512,10 @@ def _case(board: CircuitBoard) -> dict[str, Any]:
     return state | {
         "_told": board._told,
         "numbers": b64encode(board._numbers).decode(),
+        "means": b64encode(board._means).decode(),
         "logits": now.logits.flatten().tolist()[-20:],
         "weights": {name: float(x.square().sum()) for name, x in now.weights.items()},
-        "captions": [words.caption(x, tokens) for x in now.weights.values()],
+        "captions": [words.caption(x, tokens, words.noun(network)) for x in now.weights.values()],
         "effects": alone,
         "said": said,
         "other": paths.reordered(tokens, board.order),

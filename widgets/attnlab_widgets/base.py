@@ -239,7 +239,7 @@ def own_names(names: Iterable[str]) -> list[str]:
 
 def page_of(title: str, state: dict[str, Any], bundle: str) -> str:
     """A widget as one standalone page, from its state and the bundle that draws it."""
-    saved = json.dumps(packed(state), ensure_ascii=True, allow_nan=False)
+    saved = json.dumps(packed(state), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return _PAGE.format(
         title=escape(title), state=saved.replace("<", "\\u003c"), script=standalone(bundle)
     )

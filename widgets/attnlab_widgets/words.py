@@ -11,6 +11,11 @@ def listed(names: Sequence[str]) -> str:
     return f"{', '.join(others)} and {last}" if others else last
 
 
+def clipped(text: str, most: int) -> str:
+    """At most so many characters, the last of which is … where some are left out."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def two(number: float) -> str:
     """Two digits after the point, as JavaScript's toFixed rounds; a true minus, and no minus 0."""
     return fixed(number, 2)

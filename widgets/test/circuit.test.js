@@ -11,9 +11,9 @@ import { modelOf } from "../src/parts/page_model.js";
 const { boards, cuts, laid } = JSON.parse(readFileSync(new URL("./circuit.json", import.meta.url), "utf8"));
 
 function studyOf(one, more = {}) {
-  const bytes = Uint8Array.from(Buffer.from(one.numbers, "base64"));
+  const [numbers, means] = [one.numbers, one.means].map((text) => new DataView(Uint8Array.from(Buffer.from(text, "base64")).buffer));
   const { text, cuts, instead, order, measure, through } = one;
-  return new Study(modelOf({ at: -1, least: 0.05, text, cuts, instead, order, measure, through, _told: one._told, _numbers: new DataView(bytes.buffer), ...more }));
+  return new Study(modelOf({ at: -1, least: 0.05, text, cuts, instead, order, measure, through, _told: one._told, _numbers: numbers, _means: means, ...more }));
 }
 
 const near = (found, wanted, what) => assert.ok(Math.abs(found - wanted) < 1e-9 * Math.max(1, Math.abs(wanted)), `${what}: ${found}, not ${wanted}`);
@@ -37,7 +37,7 @@ test("effects of all wires, and what is said of them", () => {
     assert.ok(study.complete);
     study.wires.forEach((wire, at) => near(study.effect(at), one.effects[wire.join(" > ")], wire));
     assert.equal(study.sentence, one.said[0]);
-    assert.deepEqual(Object.values(study.pass.weights).map((x) => caption(x, study.tokens)), one.captions);
+    assert.deepEqual(Object.values(study.pass.weights).map((x) => caption(x, study.tokens, study.network.noun)), one.captions);
     study.change([]);
     study.read();
     assert.equal(study.sentence, one.said[1]);
@@ -67,6 +67,14 @@ test("cuts are put back, undone, and do not heap up", () => {
   study.undo();
   study.undo();
   assert.equal(now(), "[]");
+});
+
+test("cuts of elsewhere are not undone here", () => {
+  const study = studyOf(boards[0], { cuts: [] });
+  study.flip(3);
+  study.model.set("cuts", [study.wires[5]]);
+  study.undo();
+  assert.deepEqual(study.model.get("cuts"), [study.wires[5]]);
 });
 
 test("letters after the one that is looked at change no effect", () => {

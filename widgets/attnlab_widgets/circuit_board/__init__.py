@@ -14,24 +14,27 @@ network. For the models that ``Walk`` takes, up to 240 wires.
 """
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
+import torch
 import traitlets
 from torch import Tensor
 
 from attnlab.core.arguments import check_list, check_number
 from attnlab.figures.drawing import Drawing
 from attnlab.models.tiny import TinyTransformer
-from attnlab_widgets.base import STATIC, BaseWidget, Checked, Choice, as_trait_error, within
+from attnlab_widgets.base import STATIC, Checked, Choice, as_trait_error, within
 from attnlab_widgets.circuit_board import paths, words
 from attnlab_widgets.circuit_board.paths import Wire
 from attnlab_widgets.circuit_board.picture import picture
-from attnlab_widgets.circuit_board.words import MEASURES, Answer
+from attnlab_widgets.circuit_board.words import LEAST, MEASURES, OTHER, Answer
 from attnlab_widgets.draws import LARGEST_SEED
+from attnlab_widgets.legend import SaysUntrained
 from attnlab_widgets.network import Network, begun, copier, network_of
 
 TITLE = "The circuit board"
-INSTEAD = ("zeros", "the mean", "another text")
+INSTEAD = ("zeros", "the mean", OTHER)
 MOST_WIRES = 240
 COPIER = (
     "A model that continues what repeats, its four heads as chips. Read it from below: head 0.1 "
@@ -41,7 +44,7 @@ COPIER = (
 HINT = "cut the wire from head 0.1 into the key of head 1.1, then that into the key of head 1.0."
 
 
-class CircuitBoard(BaseWidget):
+class CircuitBoard(SaysUntrained):
     """The heads of a small language model, and what becomes of the answer if a wire is cut.
 
     ``model``    a ``TinyTransformer`` that ``Walk`` takes; unless given the shipped copier
@@ -49,6 +52,7 @@ class CircuitBoard(BaseWidget):
     ``text``     what it reads, at most as long as it has positions; unless given a word that
                  begins again, or a few tokens where the model does not know its letters
     ``names``    how each token of the vocabulary is typed; unless given letters, digits, +, /
+    ``untrained``  whether nobody trained the model: the page and the picture then say so
 
     ``at`` (the letter after which it answers, -1 for the last), ``cuts`` (pairs of a sender and a
     receiver, such as ["0.1", "1.0 key"] and ["letters", "logits"]), ``instead`` (what a cut wire
@@ -70,6 +74,7 @@ class CircuitBoard(BaseWidget):
     through = traitlets.Bool(True).tag(sync=True)
     _told: Any = traitlets.Dict().tag(sync=True)
     _numbers = traitlets.Bytes().tag(sync=True)
+    _means = traitlets.Bytes().tag(sync=True)
 
     def __init__(
         self,
@@ -84,8 +89,10 @@ class CircuitBoard(BaseWidget):
         measure: str = "probability",
         least: float = 0.05,
         through: bool = True,
+        untrained: bool = False,
         theme: str = "auto",
     ) -> None:
+        own = model is not None or names is not None
         self.network: Network = network_of(copier() if model is None else model, names)
         self.wires: list[Wire] = paths.wires(self.network)
         """Every wire of the board, as pairs of a sender and a receiver."""
@@ -94,20 +101,21 @@ class CircuitBoard(BaseWidget):
                 f"this model has {len(self.wires)} wires, more than the {MOST_WIRES} that a board "
                 "holds; take one with fewer heads or layers"
             )
-        self._means = paths.means(self.network)
-        own = model is not None or names is not None
+        self._mean = paths.means(self.network) if own else _means_of_the_copier()
         about, hint = (self._size(), "") if own else (COPIER, HINT)
-        means = {name: [round(x, 4) for x in mean.tolist()] for name, mean in self._means.items()}
-        told = self.network.told() | {"means": means, "texts": paths.TEXTS}
+        told = self.network.told() | {"texts": paths.TEXTS}
+        told |= {"noun": words.noun(self.network)}
         self._kept: dict[Any, Any] = {}
         super().__init__(
             _told=told | {"about": about, "try": hint},
             _numbers=self.network.packed(),
+            _means=torch.cat(list(self._mean.values())).half().numpy().tobytes(),
             text=begun(self.network) if text is None else text,
             cuts=cuts,
             instead=instead,
             measure=measure,
             through=through,
+            untrained=untrained,
             theme=theme,
         )
         self.at, self.order, self.least = at, order, least
@@ -144,11 +152,14 @@ class CircuitBoard(BaseWidget):
         if self.instead == "zeros":
             return paths.zeros(self.network, len(tokens))
         if self.instead == "the mean":
-            return {name: mean.expand(len(tokens), -1) for name, mean in self._means.items()}
+            return {name: mean.expand(len(tokens), -1) for name, mean in self._mean.items()}
         return paths.run(self.network, paths.reordered(tokens, self.order)).added
 
     def run(self, cuts: Sequence[Sequence[str]] | None = None) -> paths.Pass:
-        """The pass of the text with these wires cut; unless given those of ``cuts``."""
+        """The pass of the text of n tokens with these wires cut; unless given those of ``cuts``.
+
+        What each sender adds (n, dim), the weights of each head (n, n) and the logits (n, vocab),
+        in float64. A ValueError for a wire that this board does not have."""
         chosen = self.cuts if cuts is None else _cuts(cuts, self.wires)
         instead = self.replaced() if chosen else None
         return paths.run(self.network, self.tokens(), chosen, instead, self.through)
@@ -192,22 +203,34 @@ class CircuitBoard(BaseWidget):
         whole = self.answer([]).of(self.measure)
         return {wire: whole - cut.of(self.measure) for wire, cut in self.alone().items()}
 
-    def description(self) -> str:
+    def _said(self) -> str:
         """What the model writes; with cuts, what it wrote before them."""
         watched, why = self._asked()
+        answers = (self.answer([]), self.answer())
+        return words.summary(self.network, watched, why, self.cuts, *answers, self.measure)
+
+    def description(self) -> str:
+        """What the model writes, and which wire is the thickest; with cuts, what it wrote before
+        them."""
+        said, tokens = self._said(), self.tokens()
+        if self.instead == OTHER and paths.reordered(tokens, self.order) == tokens:
+            return f"{said} {words.idle(OTHER, True)}"
+        if self.cuts:
+            return said
         effects = self.effects()
         strongest = max(effects, key=lambda wire: abs(effects[wire]))
-        return words.summary(
-            *(self.network, watched, why, self.cuts, self.answer([]), self.answer()),
-            *(strongest, self.measure, self.alone()[strongest]),
-        )
+        if abs(effects[strongest]) < LEAST:
+            return f"{said} {words.idle(self.instead, False)}"
+        pair = (self.answer([]), self.alone()[strongest])
+        found = words.thickest(self.network, self.watched, strongest, *pair, self.measure)
+        return f"{said} {found}"
 
     def still(self) -> Drawing:
         """The board and the answer."""
         return picture(self)
 
     def __repr__(self) -> str:
-        return f"CircuitBoard: {self.description()}"
+        return f"CircuitBoard: {self._said()}"
 
     # What may be set
 
@@ -234,6 +257,11 @@ class CircuitBoard(BaseWidget):
         if not 0 <= found <= 1:
             raise traitlets.TraitError(f"`least` should be from 0 to 1, got {found:g}")
         return found
+
+
+@cache
+def _means_of_the_copier() -> dict[str, Tensor]:
+    return paths.means(network_of(copier(), None))
 
 
 def _cuts(cuts: Any, wires: list[Wire]) -> list[list[str]]:

@@ -3,10 +3,11 @@ import { painted } from "#lib/colours.js";
 import { bitmap, el } from "#parts/dom.js";
 import { drawn } from "#parts/svg.js";
 import { boardOf, markOf, written } from "./layout.js";
-import { caption, change, percent, wire } from "./words.js";
+import { caption, change, idle, percent, wire } from "./words.js";
 
 const [THIN, THICK] = [1.5, 9];
 const MAP = 38;
+export const POINTS = [["focus", true], ["blur", null], ["pointerenter", true], ["pointerleave", null]];
 const KEYS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
 
 export function boardPanel(study, view) {
@@ -18,9 +19,7 @@ export function boardPanel(study, view) {
     const cross = drawn("g", { class: "cb-cross", "aria-hidden": "true" }, drawn("circle", { r: 7 }), drawn("path", { d: "M-3 -3L3 3M3 -3L-3 3" }));
     const group = drawn("g", { class: "cb-line", role: "switch", tabindex: -1, "data-testid": `wire-${at}`, "data-wire": at }, seen, hit, cross);
     group.addEventListener("click", () => study.flip(at));
-    group.addEventListener("focus", () => point(at));
-    group.addEventListener("pointerenter", () => point(at));
-    group.addEventListener("pointerleave", () => point(null));
+    for (const [event, to] of POINTS) group.addEventListener(event, () => point(to && at, event));
     return { group, seen, hit, cross };
   });
   const [under, over] = [drawn("g", {}), drawn("g", { class: "cb-chips" })];
@@ -29,6 +28,8 @@ export function boardPanel(study, view) {
   let chips = new Map();
   let order = [];
   let stop = 0; // the wire that Tab reaches
+  let painting = ""; // of which pass, and in which colours, the chips show the maps
+  let [passes, lastPass] = [0, null];
 
   svg.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.altKey || event.metaKey) return;
@@ -36,7 +37,7 @@ export function boardPanel(study, view) {
     if (at < 0) return;
     const place = order.indexOf(at);
     let to = KEYS[event.key] ? place + KEYS[event.key] : { Home: 0, End: order.length - 1 }[event.key];
-    if (event.key === " " || event.key === "Enter") study.flip(at);
+    if (event.key === " " || event.key === "Enter") event.repeat || study.flip(at); // a key that is held cuts once
     else if (to === undefined) return;
     event.preventDefault();
     if (to === undefined) return;
@@ -51,21 +52,27 @@ export function boardPanel(study, view) {
     lines[at].group.focus({ preventScroll: true });
   }
 
-  /** Which wire is pointed at, here or in the list. */
-  function point(at) {
-    if (study.pointed === at) return;
-    study.pointed = at;
+  /** On which wire the mouse is, or the focus, here or in the list. */
+  function point(at, event) {
+    const what = event.startsWith("pointer") ? "pointed" : "focused";
+    if (study[what] === at) return;
+    study[what] = at;
     view.later(hover);
   }
 
   function hover() {
-    lines.forEach(({ group }, at) => group.classList.toggle("cb-pointed", at === study.pointed));
-    readout.textContent = study.pointed === null ? hint() : sentence(study.pointed);
+    const here = study.pointed ?? study.focused;
+    lines.forEach(({ group }, at) => group.classList.toggle("cb-pointed", at === here));
+    readout.textContent = here === null ? hint() : sentence(here);
   }
 
-  const hint = () => (study.complete ? `Blue wires carry the answer, orange ones work against it; grey ones change it by less than ${said(study.bound)}. Click a wire to cut it.` : "The cut of every wire is being computed …");
-
-  const said = (effect) => (study.state.measure === "logit" ? `${effect.toFixed(2)} of the logit` : `${(100 * effect).toFixed(1)} points of a percent`);
+  function hint() {
+    if (study.idle) return idle(study.state.instead, study.same);
+    if (!study.complete) return "The cut of every wire is being computed …";
+    const few = (x, digits) => (x < 0.1 ? x.toPrecision(1) : x.toFixed(digits));
+    const by = study.state.measure === "logit" ? `its logit by less than ${few(study.bound, 2)}` : `it by less than ${few(100 * study.bound, 1)} percentage points`;
+    return `Blue wires raise “${study.network.shown[study.watched]}”, orange ones lower it; grey ones change ${by}. Click a wire to cut it.`;
+  }
 
   /** The sentence of one wire. */
   function sentence(at) {
@@ -73,7 +80,7 @@ export function boardPanel(study, view) {
     const name = `The wire ${wire(study.wires[at])}${study.isCut(at) ? " is cut" : ""}`;
     if (!cut) return `${name}.`;
     const letter = study.network.shown[study.watched];
-    if (study.instead && study.state.instead === "another text" && study.wires[at][0] === "places") return `${name}${study.isCut(at) ? "" : ": cut alone"}, it carries the same as before, as places are the same in both texts.`;
+    if (study.state.instead === "another text" && study.wires[at][0] === "places") return `${name}${study.isCut(at) ? "" : ": cut alone"}, it carries the same as before, as places are the same in both texts.`;
     return `${name}${study.isCut(at) ? "; alone" : ": cut alone"}, ${change(letter, study.before, cut, study.state.measure)}.`;
   }
 
@@ -134,20 +141,36 @@ export function boardPanel(study, view) {
       group.setAttribute("aria-checked", String(!cut));
       group.setAttribute("aria-label", sentence(at));
     });
+    if (lastPass !== study.pass) [lastPass, passes] = [study.pass, passes + 1];
+    const now = `${passes} ${study.at} ${wide} ${view.dark}`;
+    if (now !== painting) drawChips();
+    painting = now;
+    hover();
+  }
+
+  function drawChips() {
+    const { shown, noun } = study.network;
     for (const [name, { image, words, title, wide: across }] of chips) {
       if (title) {
-        const { shown } = study.network;
         title.textContent = name === "letters" ? (across > 165 ? "letters: which one" : "letters") : name === "places" ? (across > 165 ? "places: where it is" : "places") : `logits: “${shown[study.after.first]}” ${percent(study.after.most)}`;
+        fitted(title, across - 10, 14);
         continue;
       }
       const weights = study.pass.weights[name];
       paint(image, weights);
       const room = across - MAP - 14;
-      const [first, second] = split(caption(weights, study.tokens, room < 115), room);
-      words[0].textContent = first;
-      words[1].textContent = second;
+      split(caption(weights, study.tokens, noun, room < 115), room).forEach((text, line) => {
+        words[line].textContent = text;
+        fitted(words[line], room, 10.5);
+      });
     }
-    hover();
+  }
+
+  /** A text so small that it fits. */
+  function fitted(node, room, size) {
+    node.style.fontSize = "";
+    const long = node.getComputedTextLength();
+    if (long > room) node.style.fontSize = `${Math.max(5, (size * room) / long)}px`;
   }
 
   /** A caption in two lines. */

@@ -2,24 +2,26 @@
 // between them is cut. The page computes every cut.
 import base from "#parts/base.css";
 import barStyle from "#parts/bar.css";
+import legendStyle from "#parts/legend.css";
 import lettersStyle from "#parts/letters.css";
 import style from "./circuit_board.css";
 import { bar } from "#parts/bar.js";
 import { button, choice, el, slider, toggle } from "#parts/dom.js";
 import { stripPanel, typedPanel } from "#parts/letters.js";
+import { labelledSaying } from "#parts/legend.js";
 import { live, viewOf } from "#parts/lifecycle.js";
 import { mountPage } from "#parts/page.js";
 import { answerPanel } from "./answer.js";
 import { boardPanel } from "./board.js";
 import { listPanel, tablesPanel } from "./list.js";
-import { reordered, run } from "./paths.js";
+import { run } from "./paths.js";
 import { INSTEAD, Study, TRAITS } from "./study.js";
 
 const QUIET = 500; // milliseconds without a change after which the answer is read out
 const SEEDS = 2 ** 31;
 const HELP = `The heads of a language model stand on the board as chips, each with a small map of its attention. Below are the vectors of letters and places, above the logits, which make the answer.
 
-A wire leads from a sender to the query, key or value of a later head, or to the logits. It is as thick as what its cut does to the answer: the pass is computed again with this one path cut, for every wire. Blue wires carry the answer, orange ones work against it, grey ones do little.
+A wire leads from a sender to the query, key or value of a later head, or to the logits. It is as thick as what its cut does to the answer: the pass is computed again with this one path cut, for every wire. Blue wires raise the letter that is watched, which is underlined; orange ones lower it, grey ones do little.
 
 A cut wire carries something else, and the effect depends on what. Of another text all stays that both share, such as the places; the mean is that over many texts and places.
 
@@ -30,7 +32,7 @@ function render({ model, el: host, title }) {
   const view = viewOf("attnlab-circuit", "The circuit board of a small model", "circuit-board");
   const { root } = view;
   const typed = typedPanel(study);
-  const strip = stripPanel(study, view);
+  const strip = stripPanel(study);
   const board = boardPanel(study, view);
   const [answer, list, tables] = [answerPanel(study), listPanel(study, board), tablesPanel(study, view)];
   const summary = el("p", { class: "av-summary cb-said", testid: "summary" });
@@ -45,7 +47,7 @@ function render({ model, el: host, title }) {
   const controls = bar({ frequent: [typed.field, undo, all], more: [measure.node, through.node], help: HELP, label: "The text, and cuts" });
   const spoken = el("div", { class: "av-live", "aria-live": "polite", testid: "live" });
   root.append(
-    el("style", { text: base + barStyle + lettersStyle + style }),
+    el("style", { text: base + barStyle + legendStyle + lettersStyle + style }),
     el("header", { class: "cb-top" }, el("div", { class: "cb-head" }, ...(title ? [el("h1", { text: title })] : []), el("p", { class: "av-quiet cb-about", testid: "about", text: study.network.about })), controls.node, typed.refusal, strip.node, summary),
     el("div", { class: "cb-panels" },
       board.node,
@@ -91,9 +93,9 @@ function render({ model, el: host, title }) {
     all.setAttribute("aria-disabled", String(!cuts.length));
     again.hidden = carries !== "another text";
     const { shown } = study.network;
-    const other = carries === "another text" ? reordered(study.tokens, study.state.order).map((token) => shown[token]).join("") : "";
+    const other = carries === "another text" ? study.other.map((token) => shown[token]).join("") : "";
     carried.textContent = carries === "another text" ? `what its sender makes of “${other}”` : carries === "the mean" ? "what its sender adds in the mean, over all their places" : "zeros in the place of what its sender adds";
-    summary.textContent = study.sentence;
+    summary.replaceChildren(...labelledSaying(study.sentence, model.get("untrained")));
     board.draw(wide ? Math.floor((room - 24) * 0.6) : room);
     answer.draw();
     list.draw();

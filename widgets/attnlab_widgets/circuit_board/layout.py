@@ -12,8 +12,7 @@ from attnlab_widgets.circuit_board.paths import INTO, LOGITS, Wire
 
 LOW, HIGH = 34.0, 60.0
 """How high a row is, of what is embedded or the logits, and of heads."""
-CHANNEL, WIDEST, EDGE, PIN = 84.0, 190.0, 6.0, 9.0
-"""PIN: the room between a chip and the first bend, for the names of its inputs."""
+CHANNEL, WIDEST, EDGE = 84.0, 190.0, 6.0
 Point = tuple[float, float]
 
 

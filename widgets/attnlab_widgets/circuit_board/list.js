@@ -3,6 +3,7 @@ import { two } from "#lib/plane.js";
 import { moved } from "#lib/keys.js";
 import { el, plain } from "#parts/dom.js";
 import { headed } from "#parts/table.js";
+import { POINTS } from "./board.js";
 import { percent, wire } from "./words.js";
 
 const LEAST = 5; // wires that are listed, however small their effect
@@ -11,7 +12,7 @@ export function listPanel(study, board) {
   const rows = study.wires.map((_, at) => {
     const [name, number, state] = [el("span", { class: "cb-route" }), el("span", { class: "cb-number" }), el("span", { class: "cb-state" })];
     const node = el("button", { type: "button", role: "switch", class: "cb-item", tabindex: "-1", testid: `list-${at}`, onclick: () => study.flip(at) }, name, number, state);
-    for (const [event, to] of [["focus", at], ["pointerenter", at], ["pointerleave", null], ["blur", null]]) node.addEventListener(event, () => board.point(to));
+    for (const [event, to] of POINTS) node.addEventListener(event, () => board.point(to && at, event));
     return { node, name, number, state };
   });
   const list = el("div", { class: "cb-list", role: "group", "aria-label": "The wires, from the largest effect on", testid: "list" });
@@ -20,6 +21,7 @@ export function listPanel(study, board) {
   let shown = [];
 
   list.addEventListener("keydown", (event) => {
+    if (event.repeat && event.key === "Enter") event.preventDefault(); // a key that is held cuts once
     const at = shown.findIndex((wireAt) => rows[wireAt].node === event.target);
     const to = plain(event) && at >= 0 ? moved(at, shown.length, event.key) : null;
     if (to === null) return;
@@ -44,7 +46,7 @@ export function listPanel(study, board) {
       const { node: item, name, number, state } = rows[at];
       const cut = study.isCut(at);
       const [before, alone] = [study.before, study.alone[at]];
-      name.textContent = wire(study.wires[at]).replace(/^from /, "").replace(/ (into|to) the /, " → ").replace(/head /g, "").replace(/^the /, "");
+      name.textContent = name.title = wire(study.wires[at]).replace(/^from /, "").replace(/ (into|to) the /, " → ").replace(/head /g, "").replace(/^the /, "");
       number.textContent = alone ? (study.state.measure === "logit" ? `${two(before.logit, 1)} → ${two(alone.logit, 1)}` : `${percent(before.chance)} → ${percent(alone.chance)}`) : "…";
       state.textContent = cut ? "cut" : "whole";
       item.setAttribute("aria-checked", String(!cut));
@@ -52,7 +54,7 @@ export function listPanel(study, board) {
       item.tabIndex = item === active ? 0 : -1;
     }
     const left = order.length - shown.length;
-    rest.textContent = left ? `${left} more wires change it less.` : "";
+    rest.textContent = !study.complete ? "The others are being computed …" : left ? `${left} grey ${left === 1 ? "wire is" : "wires are"} not listed.` : "";
   }
 
   return { node, draw };

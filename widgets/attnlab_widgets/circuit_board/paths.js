@@ -112,5 +112,5 @@ export function replaced(network, tokens, { instead, order }) {
   if (instead === "another text") return run(network, reordered(tokens, order)).added;
   const size = n * network.numbers.embedding.shape[1];
   const filled = (mean) => (instead === "the mean" ? Float64Array.from({ length: size }, (_, at) => mean[at % mean.length]) : new Float64Array(size));
-  return Object.fromEntries(senders(network).map((sender) => [sender, filled(network.means[sender])]));
+  return Object.fromEntries(senders(network).map((sender) => [sender, filled(network.means[sender].values)]));
 }

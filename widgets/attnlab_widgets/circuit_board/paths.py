@@ -144,18 +144,19 @@ def _projected(network: Network, x: Tensor, layer: int, head: int, into: str) ->
 
 
 def zeros(network: Network, n: int) -> dict[str, Tensor]:
+    """Nothing from any sender, (n, dim) of each."""
     dim = network.numbers["embedding"].shape[1]
     return {sender: torch.zeros(n, dim, dtype=torch.float64) for sender in senders(network)}
 
 
 def means(network: Network) -> dict[str, Tensor]:
-    """What each sender adds in the mean over ``TEXTS`` texts and all their places, (dim,): to four
-    digits after the point, with which Python and the page compute."""
+    """What each sender adds in the mean over ``TEXTS`` texts and all their places, (dim,): rounded
+    to half precision, with which Python and the page compute."""
     found = {sender: torch.zeros(()).double() for sender in senders(network)}
     for at in range(TEXTS):
         added = run(network, repeating(network, at)).added
         found = {sender: found[sender] + x.mean(0) / TEXTS for sender, x in added.items()}
-    return {sender: x.round(decimals=4) for sender, x in found.items()}
+    return {sender: x.half().double() for sender, x in found.items()}
 
 
 def repeating(network: Network, seed: int) -> list[int]:
@@ -170,7 +171,7 @@ def repeating(network: Network, seed: int) -> list[int]:
 def reordered(tokens: Sequence[int], seed: int) -> list[int]:
     """The same letters in another order: each letter of the text stands for another of them
     wherever it occurs, so that what repeats still repeats. Sattolo's algorithm leaves none as it
-    was."""
+    was, unless the text has one kind of letter only: then the other text is the text."""
     letters = list(dict.fromkeys(tokens))
     others = list(letters)
     for at in range(len(others) - 1, 0, -1):

@@ -8,6 +8,8 @@ from attnlab.figures.theme import SERIES, THEMES
 from attnlab_widgets.circuit_board import words
 from attnlab_widgets.circuit_board.layout import Board, board_of
 from attnlab_widgets.circuit_board.paths import INTO, LOGITS, senders
+from attnlab_widgets.legend import draw_untrained
+from attnlab_widgets.words import clipped
 
 _WIDE, _MARGIN, _LEFT, _SHOWN = 952, 24, 590, 5
 _THIN, _THICK = 1.5, 9.0
@@ -22,7 +24,9 @@ def picture(widget: Any) -> Drawing:
     top = 32 + 18 * len(said)
     network = widget.network
     shown = "".join(network.shown[token] for token in widget.tokens())
-    drawing.text(textwrap.shorten(shown, 110, placeholder=" …"), _MARGIN, top, size=14)
+    drawing.text(clipped(shown, 110), _MARGIN, top, size=14)
+    if widget.untrained:
+        draw_untrained(drawing, _WIDE - _MARGIN - 52, top + 5)
     top += 22
     heads = [[f"{at}.{head}" for head in range(count)] for at, count in enumerate(network.heads)]
     rows = [senders(network, 0), *heads, [LOGITS]]
@@ -41,7 +45,7 @@ def _wires(drawing: Drawing, widget: Any, board: Board, top: float) -> None:
     for at in order:
         effect = effects[widget.wires[at]]
         cut = list(widget.wires[at]) in widget.cuts
-        grey = abs(effect) < max(widget.least * largest, 1e-12)
+        grey = abs(effect) < max(widget.least * largest, words.LEAST)
         share = abs(effect) / (largest if widget.measure == "logit" else 1)
         colour = drawing.theme.grid if grey or cut else SERIES[0 if effect > 0 else 1]
         width = 1 if grey else _THIN + (_THICK - _THIN) * min(1, share)
@@ -58,7 +62,7 @@ def _wires(drawing: Drawing, widget: Any, board: Board, top: float) -> None:
 
 
 def _chips(drawing: Drawing, widget: Any, board: Board, top: float) -> None:
-    now, tokens = widget.run(), widget.tokens()
+    now, tokens, noun = widget.run(), widget.tokens(), words.noun(widget.network)
     for name, chip in board.chips.items():
         x, y = _MARGIN + chip.x, top + chip.y
         drawing.box(x, y, chip.wide, chip.high, drawing.theme.paper, drawing.theme.ink, 1.5)
@@ -66,7 +70,9 @@ def _chips(drawing: Drawing, widget: Any, board: Board, top: float) -> None:
             drawing.text(name, x + chip.wide / 2, y + chip.high / 2, anchor="middle", bold=True)
             continue
         drawing.text(name, x + 8, y + 13, bold=True, size=14)
-        said = textwrap.wrap(words.caption(now.weights[name], tokens), max(8, int(chip.wide / 7)))
+        said = textwrap.wrap(
+            words.caption(now.weights[name], tokens, noun), max(8, int(chip.wide / 7))
+        )
         for at, line in enumerate(said[:2]):
             drawing.text(line, x + 36, y + 12 + 13 * at, size=11)
         for at, into in enumerate(INTO):
@@ -85,16 +91,21 @@ def _answer(drawing: Drawing, widget: Any, top: float) -> float:
     room = _WIDE - _MARGIN - x - 160
     for at, token in enumerate(order):
         y = top + 36 + 30 * at
-        drawing.text(network.shown[token][:4], x + 24, y, anchor="end", bold=token == after.first)
+        drawing.text(
+            clipped(network.shown[token], 4), x + 24, y, anchor="end", bold=token == after.first
+        )
         said = words.percent(before.chances[token])
-        for row, (colour, answer) in enumerate(((SERIES[4], before), (SERIES[0], after))):
+        both = ((SERIES[4], before), (SERIES[0], after))
+        for row, (colour, answer) in enumerate(both if widget.cuts else both[:1]):
             wide = max(1.0, room * float(answer.chances[token]))
             drawing.box(x + 32, y - 11 + 11 * row, wide, 10, colour)
         if widget.cuts:
             said += f" → {words.percent(after.chances[token])}"
         drawing.text(said, _WIDE - _MARGIN, y, anchor="end", size=11)
     y = top + 36 + 30 * len(order)
-    drawing.text("grey: all wires, blue: with the cuts", x, y, quiet=True, size=11)
+    drawing.text(
+        "grey: all wires" + ", blue: with the cuts" * bool(widget.cuts), x, y, quiet=True, size=11
+    )
     carried = f"A cut wire carries: {widget.instead}"
     carried += f", “{widget.other()}”." if widget.instead == "another text" else "."
     for at, line in enumerate(textwrap.wrap(carried, 50)):

@@ -3,11 +3,12 @@
 import { softmax, opened } from "#lib/forward.js";
 import { asBuffer } from "#lib/quantization.js";
 import { read } from "#lib/reading.js";
-import { replaced, run, senders, wiresOf } from "./paths.js";
-import { asked, summary } from "./words.js";
+import { reordered, replaced, run, senders, wiresOf } from "./paths.js";
+import { asked, idle, summary, thickest } from "./words.js";
 
 const NAMES = ["text", "at", "cuts", "instead", "order", "measure", "least", "through"];
 export const TRAITS = NAMES;
+const LEAST = 1e-12; // what is below is the rounding of float64
 const FEW = 10; // milliseconds of computing between two drawings
 export const INSTEAD = ["another text", "the mean", "zeros"];
 
@@ -18,10 +19,14 @@ export class Study {
     this.model = model;
     const told = model.get("_told");
     this.network = { ...told, numbers: opened(told, asBuffer(model.get("_numbers"))) };
+    const tensors = senders(this.network).map((sender) => [sender, [this.network.numbers.embedding.shape[1]]]);
+    this.network.means = opened({ tensors, half: true }, asBuffer(model.get("_means")));
     this.wires = wiresOf(this.network);
     this.rows = [senders(this.network, 0), ...this.network.heads.map((count, layer) => Array.from({ length: count }, (_, head) => `${layer}.${head}`)), ["logits"]];
     this.past = []; // the cuts before each change in this page, for undo
-    this.pointed = null; // the number of the wire that is pointed at
+    this.own = null; // the cuts as this page knows them
+    this.pointed = null; // the number of the wire that the mouse is on
+    this.focused = null; // and of the one that has the focus
     this.key = "";
     this.read();
   }
@@ -42,8 +47,10 @@ export class Study {
     const key = JSON.stringify([tokens, this.at, instead, order, through]);
     if (key !== this.key) {
       this.key = key;
+      this.other = instead === "another text" ? reordered(tokens, order) : null;
+      this.same = this.other !== null && this.other.every((token, place) => token === tokens[place]);
       this.whole = run(this.network, tokens);
-      this.instead = replaced(this.network, tokens, this.state);
+      this.instead = this.carried();
       const guess = this.best(this.whole);
       Object.assign(this, asked(this.network, tokens, this.at, guess));
       this.before = this.answerOf(this.whole, this.at);
@@ -51,12 +58,23 @@ export class Study {
       this.short = null;
       this.present = null;
     }
+    if (this.own !== JSON.stringify(cuts)) this.past = []; // cut elsewhere: there is nothing of this page to undo
+    this.own = JSON.stringify(cuts);
     if (this.present?.key !== JSON.stringify(cuts)) {
       const pass = cuts.length ? run(this.network, tokens, cuts, this.instead, through, this.whole) : this.whole;
       this.present = { key: JSON.stringify(cuts), pass };
     }
     this.pass = this.present.pass;
     this.after = this.answerOf(this.pass, this.at);
+  }
+
+  /** What cut wires carry; zeros and means are the same of all texts of a length. */
+  carried() {
+    const { instead } = this.state;
+    if (instead === "another text") return replaced(this.network, this.tokens, this.state);
+    const key = `${instead} ${this.n}`;
+    if (this.filled?.key !== key) this.filled = { key, added: replaced(this.network, this.tokens, this.state) };
+    return this.filled.added;
   }
 
   row(pass, at) {
@@ -123,7 +141,7 @@ export class Study {
 
   isGrey(at) {
     const effect = Math.abs(this.effect(at) ?? 0);
-    return effect < this.bound || effect < 1e-12;
+    return effect < this.bound || effect < LEAST;
   }
 
   /** The numbers of the wires from the largest effect on. */
@@ -144,11 +162,17 @@ export class Study {
 
   change(cuts) {
     this.past.push(this.state.cuts);
+    this.put(cuts);
+  }
+
+  put(cuts) {
+    this.own = JSON.stringify(cuts);
     this.set({ cuts });
   }
 
   undo() {
-    if (this.past.length) this.set({ cuts: this.past.pop() });
+    this.read();
+    if (this.past.length) this.put(this.past.pop());
   }
 
   /** The most probable letter after each. */
@@ -156,8 +180,17 @@ export class Study {
     return this.tokens.map((_, at) => this.row(this.pass, at).reduce((best, value, token, row) => (value > row[best] ? token : best), 0));
   }
 
+  /** Whether no cut of one wire changes anything. */
+  get idle() {
+    return this.same || (this.complete && this.largest < LEAST);
+  }
+
   get sentence() {
+    const { network, watched, before, state: { cuts, instead, measure } } = this;
+    const said = summary(network, watched, this.why, cuts, before, this.after, measure);
+    if (this.same) return `${said} ${idle(instead, true)}`;
+    if (cuts.length || !this.complete) return said;
     const [first] = this.ordered;
-    return summary(this.network, this.watched, this.why, this.state.cuts, this.before, this.after, this.wires[first], this.state.measure, this.complete ? this.alone[first] : null);
+    return `${said} ${this.idle ? idle(instead, false) : thickest(network, watched, this.wires[first], before, this.alone[first], measure)}`;
   }
 }

@@ -9,6 +9,7 @@ from attnlab.figures.drawing import Drawing
 from attnlab.figures.theme import CIVIDIS, DARK, SERIES, SIGNED, THEMES, blend
 from attnlab_widgets.legend import draw_weights
 from attnlab_widgets.walk import words
+from attnlab_widgets.words import clipped
 
 _WIDE, _MARGIN, _LEFT, _SIDE, _HIGH = 952, 24, 560, 112, 300
 _STEPS = 64
@@ -25,7 +26,7 @@ def picture(walk: Any) -> Drawing:
         drawing.text(line, _MARGIN, 20 + 18 * at, bold=True, size=13)
     top = 32 + 18 * len(said)
     shown = "".join(network.shown[token] for token in ids)
-    drawing.text(textwrap.shorten(shown, 110, placeholder=" …"), _MARGIN, top, size=14)
+    drawing.text(clipped(shown, 110), _MARGIN, top, size=14)
     top += 28
     low = _step(drawing, walk, run, ids, top)
     right = _answer(drawing, walk, run, ids, top)
