@@ -107,7 +107,8 @@ def test_the_mouse_hits_the_wire_that_it_sees(board: Any, expect: Any) -> None:
     """A thick wire, in the middle of its last bend."""
     board.get_by_test_id("board").scroll_into_view_if_needed()
     place = wire(board, "from head 1.1 to the logits").evaluate(
-        "group => { group.scrollIntoView({block: 'center'}); const path = group.querySelector('.cb-wire');"
+        "group => { group.scrollIntoView({block: 'center'});"
+        " const path = group.querySelector('.cb-wire');"
         " const at = path.getPointAtLength(path.getTotalLength() / 2);"
         " const box = path.ownerSVGElement.getBoundingClientRect();"
         " return [at.x + box.x, at.y + box.y]; }"

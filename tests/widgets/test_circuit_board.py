@@ -339,7 +339,7 @@ def test_a_caption_rests_on_several_rows_that_tell() -> None:
     assert said("a", lambda _: 0) == "looks at itself, 100 %"
     assert said("abcd", lambda row: max(0, row - 1)) == "looks one letter back, 100 %"
     assert said("aaaa", lambda row: max(0, row - 1)) == "no one habit"
-    assert said("abac", lambda row: 1 if row == 2 else 0) == "no one habit"
+    assert said("abac", lambda row: int(row in (1, 2))) == "no one habit"
     behind = [0, 1, 2, 1, 2]
     assert (
         said("abcab", lambda row: behind[row]) == "where a letter repeats, behind the same, 100 %"
