@@ -1,9 +1,13 @@
 """KernelLab without a browser: its maps are those of the lens, its sentences, and its manners."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -13,7 +17,8 @@ import traitlets
 from attnlab_widgets import kernel_lab
 from attnlab_widgets.kernel_lab import KEPT, KernelLab, trained_heads, words
 from attnlab_widgets.kernel_lab.given import Head
-from attnlab_widgets.kernel_lab.picture import place
+from attnlab_widgets.kernel_lab.picture import Axes, said_share
+from attnlab_widgets.words import two
 
 from attnlab.lens.kernel_maps import KINDS, Approximation, Choice, Speed, approximate
 from tests.widgets.stored import assert_fresh, write
@@ -55,14 +60,19 @@ HEADS: list[tuple[Pair, bool]] = [
     (made(11, 5, 2), False),
     (made(5, 5, 19, 0.8), True),
     (made(3, 3, 1), True),
+    ((-torch.ones(2, 1), torch.ones(2, 1)), True),  # whose relu is 0
 ]
+TEMPERATURES = [[0.71], [0.714, 0.711], [1.0, 1.004, 2.0], [1 / 3, 1 / 3 + 1e-9]]
+POINTS: list[list[tuple[float, float]]] = [
+    [], [(64, 0.2)], [(1, 0.02)], [(2, 8.28), (2**14, 0.5)], [(64, 0.0007), (4, 0)], [(8, 3e7)],
+]  # fmt: skip
 DRAWN = [(1, True, 0, 1.0), (7, True, 5, 0.5), (23, False, 9999, 2.0), (40, True, 3, 1.37)]
 
 
 def case(pair: Pair, causal: bool, choice: Choice) -> dict[str, Any]:
     (q, k), width = pair, pair[0].shape[1]
     seen = approximate(q, k, choice, causal=causal)
-    lab_head = Head(q, k, [f"t{i}" for i in range(len(q))])
+    lab_head = Head(q, k, [f"t{i}" if width > 1 else str(i) for i in range(len(q))])
     return {
         "head": {"n": len(q), "m": len(k), "d": width, "causal": causal, "names": lab_head.names,
                  "q": q.flatten().tolist(), "k": k.flatten().tolist()},
@@ -72,7 +82,7 @@ def case(pair: Pair, causal: bool, choice: Choice) -> dict[str, Any]:
         "exact": seen.exact.flatten().tolist(), "map": seen.map.flatten().tolist(),
         "misplaced": seen.misplaced.tolist(), "error": seen.error,
         "negative": seen.negative, "empty": seen.empty,
-        "said": words.description(seen, choice, lab_head),
+        "said": words.description(seen, choice, lab_head), "reach": words.reach(seen),
     }  # fmt: skip
 
 
@@ -89,7 +99,15 @@ def cases() -> dict[str, Any]:
         "cases": found,
         "percents": [[share, words.percent(share)] for share in shares],
         "temperatures": [[number, words.temperature(number)] for number in numbers],
+        "digits": [[given, words.digits_of(given)] for given in TEMPERATURES],
+        "axes": [axes_of(points) for points in POINTS],
     }
+
+
+def axes_of(points: list[tuple[float, float]]) -> dict[str, Any]:
+    axes = Axes.around(points)
+    return {"points": points, "axes": asdict(axes), "places": [axes.place(*one) for one in points],
+            "shares": [said_share(share) for share in axes.shares]}  # fmt: skip
 
 
 def test_the_front_end_is_tested_on_these_cases() -> None:
@@ -148,7 +166,7 @@ def test_what_was_tried_stays_in_a_short_list(make: Any) -> None:
         lab.seed = seed
     assert [one["seed"] for one in lab.tried] == [*range(3, KEPT + 3)]
     lab.feature = "elu"
-    lab.seed = 4  # has no effect: the same setting in words
+    lab.seed = 4  # has no effect: the same setting
     assert [lab.said(one) for one in lab.tried[-2:]] == [
         f"random: positive, 7 features, orthogonal, seed {KEPT + 2}", "elu + 1, 5 features",
     ]  # fmt: skip
@@ -239,12 +257,87 @@ def test_the_picture_hatches_what_is_masked_and_shows_signs_as_such(make: Any) -
         assert lab.still().svg("").endswith("</svg>")
 
 
-def test_points_of_the_curve_lie_between_the_axes() -> None:
-    assert place(4, 3.0, 13) == (0.0, 0.0)
-    assert place(2**13, 0.004, 13) == (1.0, 1.0)
-    assert place(1, 400.0, 13) == (0.0, 0.0)
-    across, down = place(2**7.5, 0.004**0.5 * 3**0.5, 13)
+def test_the_axes_grow_to_the_points_and_each_stands_where_it_is() -> None:
+    usual = Axes.around([(4, 3.0), (2**13, 0.004)])
+    assert usual == Axes.around([]) == Axes(2, 13, 0.004, 3.0)
+    assert usual.place(4, 3.0) == (0.0, 0.0)
+    assert usual.place(2**13, 0.004) == (1.0, 1.0)
+    across, down = usual.place(2**7.5, 0.004**0.5 * 3**0.5)
     assert (across, down) == pytest.approx((0.5, 0.5))
+    large = Axes.around([(1, 8.28), (64, 2.93), (2, 0.0007)])
+    assert large == Axes(0, 13, pytest.approx(1e-4), 10.0)
+    assert large.place(1, 8.28)[0] == 0
+    assert 0 < large.place(1, 8.28)[1] < large.place(64, 2.93)[1] < large.place(2, 0.0007)[1] < 1
+    assert [said_share(share) for share in large.shares] == [
+        "0.01 %", "0.1 %", "1 %", "10 %", "100 %", "1,000 %",
+    ]  # fmt: skip
+    none = Axes.around([(4, 0.0), (8, 0.3)])
+    assert none.place(4, 0.0)[1] == 1, "no weight in the wrong place stands at the lower end"
+
+
+def test_what_is_always_1_is_framed_only_where_it_is_1(make: Any) -> None:
+    lab = make({"one": (-torch.ones(3, 1), torch.ones(3, 1))}, feature="relu")
+    assert lab.approximation.map[0, 0] == 0
+    left = [part["box"][0] for kind, part in lab.still().parts if kind == "map"][:3]
+
+    def framed() -> list[float]:
+        boxes = [part["box"] for kind, part in lab.still().parts if kind == "box"]
+        return [x for x, _, w, h in boxes if w == h == pytest.approx(244 / 3)]
+
+    assert framed() == left[:1]
+    lab.feature = "positive"
+    assert framed() == left[:2]
+
+
+def test_weights_of_both_signs_have_a_key_that_says_what_is_clipped(make: Any) -> None:
+    lab = make({"one": made(17, 17, scale=1)})
+    said = [part["content"] for kind, part in lab.still().parts if kind == "text"]
+    assert not [text for text in said if "both signs" in text]
+    lab.feature = "trigonometric"
+    least, most = lab.approximation.map.min().item(), lab.approximation.map.max().item()
+    assert most > 1
+    said = [part["content"] for kind, part in lab.still().parts if kind == "text"]
+    assert "weights of both signs: −1" in said
+    wanted = f"+1; colours end at ±1: here weights go from {two(least)} to {two(most)}"
+    assert wanted in said
+
+
+def test_settings_with_other_effects_are_kept_and_said_apart(make: Any) -> None:
+    lab = make(temperature=0.714)
+    assert "temperature 0.71" in lab.description()
+    lab.temperature = 0.711
+    assert [one["temperature"] for one in lab.tried] == [0.714, 0.711]
+    assert [lab.said(one)[-17:] for one in lab.tried] == ["temperature 0.714", "temperature 0.711"]
+    assert "temperature 0.711: " in lab.description()
+
+
+def test_a_long_name_is_cut_and_still_read(make: Any) -> None:
+    lab = make({"h" * 90: made(), "two": made()})
+    said = [part["content"] for kind, part in lab.still().parts if kind == "text"]
+    assert "h" * 65 + "…" in said
+
+
+def test_one_is_said_as_one(make: Any) -> None:
+    lab = make({"one": (-torch.ones(3, 1), torch.ones(3, 1))}, feature="relu")
+    assert lab.description() == (
+        "Relu, 1 feature: 50 % of the attention sits in the wrong place; in the worst row, that at "
+        "position 0, 50 %. 3 of 3 rows have no weight at all."
+    )
+
+
+def test_python_ends_while_the_clock_runs(tmp_path: Any) -> None:
+    """A thread that is stopped within PyTorch would abort the process."""
+    made_and_left = (
+        "import torch\n"
+        "from attnlab_widgets.kernel_lab import KernelLab\n"
+        "q, k = torch.randn(2, 8, 16)\n"
+        "lab = KernelLab({'one': (q, k)}, features=256, length=2048)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", made_and_left], capture_output=True, text=True, check=False,
+        cwd=tmp_path, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}, timeout=WAIT,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_a_closed_lab_measures_no_more(make: Any) -> None:

@@ -1,7 +1,23 @@
 """Background work for widgets: repeated requests are merged, at a limited rate."""
 
+import atexit
 import threading
+import weakref
 from collections.abc import Callable
+
+LAST = 20
+"""Seconds that Python's end waits for work in progress: a thread that is stopped within PyTorch
+aborts the process."""
+_all: "weakref.WeakSet[Throttled]" = weakref.WeakSet()
+
+
+@atexit.register
+def _end() -> None:
+    there = list(_all)
+    for one in there:
+        one.close()
+    for one in there:
+        one.settle(LAST)
 
 
 class Throttled:
@@ -16,6 +32,7 @@ class Throttled:
         self._work, self._every = work, every
         self._state = threading.Condition()
         self._asked = self._busy = self._closed = False
+        _all.add(self)
 
     def ask(self) -> None:
         with self._state:

@@ -5,7 +5,8 @@ import { test } from "node:test";
 import { approximate, countOf, isRandom, seenBy } from "../attnlab_widgets/kernel_lab/approximation.js";
 import { rowsOf } from "../attnlab_widgets/kernel_lab/draws.js";
 import { Study } from "../attnlab_widgets/kernel_lab/study.js";
-import { description, pairSaid, percent, temperature } from "../attnlab_widgets/kernel_lab/words.js";
+import { axesAround, placeOf, sharesOf, shareSaid } from "../attnlab_widgets/kernel_lab/axes.js";
+import { description, digitsOf, pairSaid, percent, placed, reach, temperature } from "../attnlab_widgets/kernel_lab/words.js";
 import { modelOf } from "../src/parts/page_model.js";
 
 const known = JSON.parse(readFileSync(new URL("./kernels.json", import.meta.url), "utf8"));
@@ -33,12 +34,27 @@ test("maps, errors and sentences are Python's", () => {
     near([found.error], [one.error], `${what} error`);
     assert.deepEqual([found.negative, found.empty, countOf(one.choice, one.head.d)], [one.negative, one.empty, one.count], what);
     assert.equal(description(found, one.choice, one.head, kinds), one.said);
+    assert.equal(reach(found), one.reach);
   }
 });
 
 test("numbers are said as Python says them", () => {
   for (const [share, said] of known.percents) assert.equal(percent(share), said);
   for (const [value, said] of known.temperatures) assert.equal(temperature(value), said);
+  for (const [values, digits] of known.digits) assert.equal(digitsOf(values), digits);
+});
+
+test("axes grow to the points as Python's do", () => {
+  for (const { points, axes, places, shares } of known.axes) {
+    const found = axesAround(points);
+    near(Object.values(found), [axes.smallest, axes.largest, axes.least, axes.most], "axes");
+    points.forEach((point, at) => near(placeOf(found, ...point), places[at], `place of ${point}`));
+    assert.deepEqual(sharesOf(found).map(shareSaid), shares);
+  }
+});
+
+test("a position that is all of a name is said once", () => {
+  assert.deepEqual([placed("a", 4), placed("4", 4), placed("key 4", 4), placed("4", 5)], ["a (4)", "4", "key 4", "4 (5)"]);
 });
 
 test("a query sees the keys up to its own, aligned at the last", () => {
@@ -75,6 +91,17 @@ test("what a slider passes is not kept, what it stops at is, once and as the new
   assert.deepEqual(settings(), [[8, 0], [8, 1], [8, 2]]);
 });
 
+test("temperatures that read alike at two digits are two settings, and said apart", () => {
+  const one = study({ temperature: 0.714 });
+  one.keep();
+  one.set({ temperature: 0.711 });
+  one.keep();
+  assert.deepEqual(one.model.get("tried").map(({ temperature }) => temperature), [1, 0.714, 0.711]);
+  one.read();
+  assert.match(one.said(one.state), /temperature 0\.711$/);
+  assert.match(one.sentence, /temperature 0\.711: /);
+});
+
 test("settings with the same effect have one error, and the curve those of all numbers", () => {
   const one = study();
   assert.deepEqual(one.curve.map(({ features }) => features), [4, 8, 16]);
@@ -96,7 +123,7 @@ test("the pair that is read first is the one that differs most", () => {
   assert.equal(apart[i * one.head.m + j], Math.max(...apart));
   assert.equal(one.pair, `Most apart: ${pairSaid(one.seen, one.head, { i, j })}`);
   one.cell = { i: 2, j: 0 };
-  assert.match(one.pair, /^t2 \(2\) to key 0 \(0\): exact \d\.\d\d, by features \d\.\d\d, difference −?\d\.\d\d\. Of this row \d+(\.\d)? % is in the wrong place\.$/);
+  assert.match(one.pair, /^t2 \(2\) to key 0: exact \d\.\d\d, by features \d\.\d\d, difference −?\d\.\d\d\. Of this row \d+(\.\d)? % is in the wrong place\.$/);
 });
 
 test("a saved file shows the time that was measured, and asks for none", () => {

@@ -166,7 +166,8 @@ class KernelLab(BaseWidget):
 
     def description(self) -> str:
         """How much of the attention is in the wrong place, in a sentence or two."""
-        return words.description(self.approximation, self.choice, self._heads[self.head])
+        head = self._heads[self.head]
+        return words.description(self.approximation, self.choice, head, self._digits())
 
     def still(self) -> Drawing:
         """The three maps, and the error against the number of features."""
@@ -210,13 +211,25 @@ class KernelLab(BaseWidget):
         if self._from_page:
             return
         present = self._present()
-        others = [one for one in self.tried if self.said(one) != self.said(present)]
+        others = [one for one in self.tried if self._effect(one) != self._effect(present)]
         self.tried = [*others, present][-KEPT:]
 
+    def _effect(self, setting: dict[str, Any]) -> tuple[Any, ...]:
+        """What has an effect of a setting, as ``keyOf`` of ``study.js`` has it."""
+        choice = self.choice_of(setting)
+        drawn = (choice.orthogonal, choice.seed) if choice.random else ()
+        count = choice.count(self._heads[setting["head"]].width)
+        return (setting["head"], choice.feature, count, *drawn, choice.temperature)
+
     def said(self, setting: dict[str, Any]) -> str:
-        """A setting of ``tried`` in words: two that have the same effect have the same."""
-        said = words.setting(self.choice_of(setting), self._heads[setting["head"]].width)
+        """A setting of ``tried`` in words: those with another effect have other words."""
+        width = self._heads[setting["head"]].width
+        said = words.setting(self.choice_of(setting), width, self._digits())
         return f"{setting['head']}: {said}" if len(self._heads) > 1 else said
+
+    def _digits(self) -> int:
+        """Of temperatures: as many as tell those apart that were tried."""
+        return words.digits_of([self.temperature, *(one["temperature"] for one in self.tried)])
 
     # Speed, in the background
 

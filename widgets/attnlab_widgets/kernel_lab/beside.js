@@ -12,14 +12,14 @@ export function besidePanel(study, view) {
 
   function draw() {
     const { tried } = study;
-    const present = study.said(study.state);
-    const rows = tried.map((one) => [study.said(one), percent(study.error(one))]);
-    const wanted = JSON.stringify([rows, present]);
+    const present = study.keyOf(study.state);
+    const rows = tried.map((one) => [study.said(one), percent(study.error(one)), study.keyOf(one) === present]);
+    const wanted = JSON.stringify(rows);
     if (wanted !== shown) {
       shown = wanted;
       const at = [...list.querySelectorAll("button")].indexOf(list.getRootNode().activeElement);
-      list.replaceChildren(...rows.map(([said, share], row) =>
-        el("li", {}, el("button", { type: "button", class: "kl-again", title: `Choose again: ${said}`, "aria-current": String(said === present), testid: `tried-${row + 1}`, onclick: () => study.set({ ...tried[row] }) },
+      list.replaceChildren(...rows.map(([said, share, current], row) =>
+        el("li", {}, el("button", { type: "button", class: "kl-again", title: `Choose again: ${said}`, "aria-current": String(current), testid: `tried-${row + 1}`, onclick: () => study.set({ ...tried[row] }) },
           el("span", { class: "kl-number", text: String(row + 1) }), el("span", { class: "kl-said" }, el("bdi", { text: said })), el("b", { text: share })))));
       list.querySelectorAll("button")[Math.min(at, rows.length - 1)]?.focus({ preventScroll: true });
     }

@@ -4,11 +4,11 @@ import { choice, el, labelled, slider, toggle } from "#parts/dom.js";
 import { grouped } from "#lib/wall.js";
 import { temperature as heat } from "./words.js";
 
-const HELP = `Rows are queries, columns are keys; yellow is a large weight, dark blue is zero, hatched is masked. In the difference, orange is too much and blue is too little. All three maps have one scale: the square root, up to 1. Point at a pair, or choose one by the arrow keys, and it is read in all of them.
+const HELP = `Rows are queries, columns are keys; yellow is a weight of 1, dark blue is zero, hatched is masked. In the difference, orange is too much and blue is too little. Weights of cosines and sines may be below zero: then their map has the colours of the difference, orange above zero and blue below. All three maps have one scale: the square root, up to 1. What is beyond 1 looks like 1, and a line below the maps says how far it goes. Point at a pair, or choose one by the arrow keys, and it is read in all of them.
 
-Attention in the wrong place is half the sum of the differences in a row, as a mean over the rows: 0 for the same map, 100 % where none of it is right, and more where weights are below zero.
+Attention in the wrong place is half the sum of the differences in a row, as a mean over the rows: 0 for the same map, 100 % where all of the weight is on wrong keys, 50 % in a row without any weight, and more than 100 % only where weights are below zero.
 
-The curve has this share for every number of features, with the other settings as they are. Each random row counts once, or twice where it makes two features. Settings that were tried have a number there and in the list; press one to have it again.
+The curve has this share for 4, 8, … 4,096 and the chosen number of features, with the other settings as they are. Each point is one draw, that of the seed: another seed moves it. Each random row counts once, or twice where it makes two features. Settings that were tried have a number there and in the list; press one to have it again.
 
 The random rows are those that PyTorch draws for the seed. Elu + 1, relu and DPFP are not random, and do not estimate the softmax.`;
 

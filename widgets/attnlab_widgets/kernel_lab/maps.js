@@ -5,7 +5,7 @@ import { moved } from "#lib/keys.js";
 import { bitmap, el, plain, sized } from "#parts/dom.js";
 import { weightLegend } from "#parts/legend.js";
 import { seenBy } from "./approximation.js";
-import { keyName } from "./words.js";
+import { isSigned, keyName, reach } from "./words.js";
 
 const [NAMES, ABOVE, LARGEST, SMALLEST] = [54, 44, 236, 11]; // pixels
 const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif';
@@ -30,14 +30,15 @@ export function mapsPanel(study, view) {
     const side = Math.floor(Math.min(LARGEST, (room - 14 * (across - 1)) / across - names - 2));
     place = { names, above: names ? ABOVE : 4, side };
     const difference = seen.map.map((value, at) => value - seen.exact[at]);
-    const signed = seen.map.some((value) => value < -1e-9);
+    const signed = isSigned(seen);
     parts[1].title.textContent = study.kinds[study.state.feature];
-    [[seen.exact, false], [seen.map, signed], [difference, true]].forEach(([values, both], at) => paint(parts[at].canvas, values, both, head));
-    drawKey();
+    const alone = (map) => head.causal && head.n === head.m && Math.abs(map[0] - 1) < 1e-3; // the only key of the first query, with all of its weight
+    [[seen.exact, false, alone(seen.exact)], [seen.map, signed, alone(seen.map)], [difference, true, false]].forEach(([values, both, framed], at) => paint(parts[at].canvas, values, both, framed, head));
+    drawKey(signed);
     point();
   }
 
-  function paint(canvas, values, both, { n, m, causal }) {
+  function paint(canvas, values, both, framed, { n, m, causal }) {
     const { names, above, side } = place;
     const context = sized(canvas, names + side + 2, above + side + 2);
     const [wide, high] = [side / m, side / n];
@@ -49,7 +50,7 @@ export function mapsPanel(study, view) {
     const mask = Uint8Array.from({ length: n * m }, (_, at) => Number(at % m >= seenBy(Math.floor(at / m), study.head)));
     context.imageSmoothingEnabled = false;
     context.drawImage(bitmap(painted(values, 1, both, view.dark, mask), m, n), names, above, side, side);
-    if (causal && n === m) { // the first query has one key, and gives it all of its weight
+    if (framed) {
       context.fillStyle = view.colour("--av-paper");
       context.fillRect(names, above, wide, high);
       context.strokeStyle = view.colour("--av-quiet");
@@ -80,16 +81,23 @@ export function mapsPanel(study, view) {
     }
   }
 
-  function drawKey() {
-    const { causal, n, m } = study.head;
-    const wanted = `${view.dark} ${n === m}`;
-    if (wanted === known) return;
-    known = wanted;
+  /** A bar of colours of both signs between two words. */
+  function signs(from, to) {
     const canvas = el("canvas", { "aria-hidden": "true" });
     sized(canvas, 60, 10).drawImage(bitmap(Uint32Array.from(lookup(true, view.dark)), 256, 1), 0, 0, 60, 10);
-    const signs = el("span", { class: "av-legend-key", title: "The colour goes by the square root of the difference" }, el("span", { text: "difference −1: too little" }), canvas, el("span", { text: "+1: too much" }));
+    return el("span", { class: "av-legend-key", title: "The colour goes by the square root" }, el("span", { text: from }), canvas, el("span", { text: to }));
+  }
+
+  function drawKey(signed) {
+    const { causal, n, m } = study.head;
+    const far = signed ? reach(study.seen) : "";
+    const wanted = `${view.dark} ${n === m} ${signed} ${far}`;
+    if (wanted === known) return;
+    known = wanted;
     const legend = weightLegend(view, { masked: causal, alone: causal && n === m });
-    legend.append(signs);
+    legend.append(signs("difference −1: too little", "+1: too much"));
+    if (signed) legend.append(signs("weights of both signs: −1", "+1"));
+    if (far) legend.append(el("span", { testid: "reach", text: far }));
     key.replaceChildren(legend);
   }
 

@@ -1,7 +1,7 @@
 // What the panels share: the heads, the setting, the maps of it, and the errors of those that were asked for.
 import { asBuffer } from "#lib/quantization.js";
 import { approximate, countOf, isRandom, seenBy } from "./approximation.js";
-import { description, pairSaid, setting } from "./words.js";
+import { description, digitsOf, pairSaid, setting } from "./words.js";
 
 const SETTING = ["head", "feature", "features", "orthogonal", "seed", "temperature"];
 export const TRAITS = [...SETTING, "length", "tried", "_times", "_measuring", "_trouble", "_live"];
@@ -42,8 +42,9 @@ export class Study {
       this.key = key;
       this.seen = approximate(this.head, this.state);
       this.remember(key, this.seen.error);
-      this.sentence = description(this.seen, this.state, this.head, this.kinds);
     }
+    this.digits = digitsOf([this.state, ...this.tried].map(({ temperature }) => temperature));
+    this.sentence = description(this.seen, this.state, this.head, this.kinds, this.digits);
     if (this.cell && (this.cell.i >= this.head.n || this.cell.j >= seenBy(this.cell.i, this.head))) this.cell = null;
   }
 
@@ -68,17 +69,17 @@ export class Study {
   isKnown = (one) => this.errors.has(this.keyOf(one));
   countOf = (one) => countOf(one, this.heads.get(one.head).d);
 
-  /** A setting in words; two that have the same effect have the same. */
+  /** A setting in words: those with another effect have other words. */
   said(one) {
-    const words = setting(one, this.heads.get(one.head).d, this.kinds);
+    const words = setting(one, this.heads.get(one.head).d, this.kinds, this.digits);
     return this.heads.size > 1 ? `${one.head}: ${words}` : words;
   }
 
   /** The present setting joins those that were tried, as the newest. */
   keep() {
     this.read(); // within a frame, too
-    const said = this.said(this.state);
-    const others = this.tried.filter((one) => this.said(one) !== said);
+    const key = this.keyOf(this.state);
+    const others = this.tried.filter((one) => this.keyOf(one) !== key);
     this.set({ tried: [...others, { ...this.state }].slice(-this.told.kept) });
   }
 

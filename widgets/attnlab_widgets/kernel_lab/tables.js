@@ -3,7 +3,7 @@ import { el } from "#parts/dom.js";
 import { headed } from "#parts/table.js";
 import { two } from "#lib/plane.js";
 import { grouped } from "#lib/wall.js";
-import { keyName, percent } from "./words.js";
+import { keyName, percent, placed } from "./words.js";
 
 export function tablesPanel(study, view) {
   const body = el("div", { class: "av-tables" });
@@ -16,9 +16,9 @@ export function tablesPanel(study, view) {
     const most = (map, i) => {
       const row = map.subarray(i * head.m, (i + 1) * head.m);
       const j = row.reduce((best, value, at) => (value > row[best] ? at : best), 0);
-      return `${keyName(head, j)} (${j}), ${two(row[j])}`;
+      return `${placed(keyName(head, j), j)}, ${two(row[j])}`;
     };
-    const rows = head.names.map((name, i) => [`${name} (${i})`, most(seen.exact, i), most(seen.map, i), percent(seen.misplaced[i])]);
+    const rows = head.names.map((name, i) => [placed(name, i), most(seen.exact, i), most(seen.map, i), percent(seen.misplaced[i])]);
     const errors = curve.filter(study.isKnown).map((one) => [study.countOf(one) === null ? "all" : grouped(study.countOf(one)), percent(study.error(one))]);
     body.replaceChildren(
       headed("Where each query looks most", ["query", "exact: most on", "features: most on", "misplaced"], rows, "rows-table"),
