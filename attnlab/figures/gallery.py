@@ -59,7 +59,7 @@ def map_gallery(
             )
     texts = labels(tokens_for("tokens", tokens, n, "tokens (rows of each map)"))
     of_nobody = check_list("untrained", untrained)
-    if strange := [name for name in of_nobody if name not in list(sizes)]:
+    if strange := [name for name in of_nobody if not (isinstance(name, str) and name in sizes)]:
         raise ValueError(f"`untrained` should hold names of `maps`, got {strange[0]!r:.80}")
     theme = theme_name(theme)
     look = colours(theme)

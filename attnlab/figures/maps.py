@@ -188,7 +188,7 @@ def film(
     if untrained is True:
         say_untrained(page, look)
     page["coloraxis"] = colour_axis(look, low, high, unit, quantity, bar_length(page), root=root)
-    stops = [f"{step} · untrained" if step in of_nobody else str(step) for step in steps]
+    stops = [f"{step} · untrained" if str(step) in of_nobody else str(step) for step in steps]
     add_player(page, look, steps, along, stops)
     frames = [
         go.Frame(name=str(step), data=[{"type": "heatmap", "z": packed(moment)}])
@@ -284,13 +284,14 @@ def _of_nobody_at(along: str, steps: Sequence[Any]) -> str:
     return f" Nobody trained the weights at {along} {', '.join(map(str, steps))}." if steps else ""
 
 
-def _steps_of_nobody(untrained: object, steps: Sequence[Any]) -> list[Any]:
+def _steps_of_nobody(untrained: object, steps: Sequence[Any]) -> list[str]:
     if isinstance(untrained, bool):
         return []
     found = check_list("untrained", untrained)
-    if strange := [step for step in found if step not in steps]:
+    known = [str(step) for step in steps]
+    if strange := [step for step in found if str(step) not in known]:
         raise ValueError(f"`untrained` should hold some of `steps`, got {strange[0]!r:.80}")
-    return found
+    return [str(step) for step in found]
 
 
 def _range(weights: Array, largest: float | None, root: bool | None) -> tuple[float, float]:
