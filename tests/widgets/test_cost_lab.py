@@ -220,7 +220,7 @@ def test_a_saved_page_says_that_nobody_measures(lab: CostLab, tmp_path: Path) ->
     lab._progress = {"key": lab._key, "done": 1, "of": 5, "n": 256}
     assert lab._saved_state()["_progress"] == {}  # nothing is under way there
     page = lab.save_html(tmp_path / "lab.html").read_text(encoding="utf-8")
-    assert '"_live": false' in page
+    assert '"_live":false' in page
     assert "cdn" not in page
     about = json.loads(zlib.decompress(lab._about))
     assert [one["name"] for one in about["mechanisms"]] == [card.name for card in MIXING]

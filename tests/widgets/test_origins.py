@@ -122,7 +122,7 @@ def test_what_is_pinned_is_kept_once_when_the_view_is_shown_or_stored(
     assert counted == ["key", "query"]
     assert view._origins["place"] == [0, 1, 0, 6]
     if way == "page":
-        assert '"place": [0, 1, 0, 6]' in (tmp_path / "view.html").read_text()
+        assert '"place":[0,1,0,6]' in (tmp_path / "view.html").read_text()
 
 
 def test_parts_are_those_of_the_chosen_row_layer_head_and_query() -> None:

@@ -216,9 +216,9 @@ def test_what_cannot_be_placed_is_told_on_the_page(place: Any, words: str) -> No
 
 def test_a_saved_page_cannot_place(tmp_path: Path) -> None:
     widget = QueryKeySpace(MAPS, place=lambda text: MAPS)
-    assert '"_typing": "page"' in widget.save_html(tmp_path / "space.html").read_text("utf-8")
+    assert '"_typing":"page"' in widget.save_html(tmp_path / "space.html").read_text("utf-8")
     page = QueryKeySpace(MAPS).save_html(tmp_path / "space.html").read_text("utf-8")
-    assert '"_typing": ""' in page
+    assert '"_typing":""' in page
 
 
 # ---- bad input
