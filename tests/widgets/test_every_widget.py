@@ -20,6 +20,7 @@ import pytest
 import traitlets
 from attnlab_widgets.attention_view import AttentionView
 from attnlab_widgets.base import LIVE, MOST_BYTES, BaseWidget, HasStill, own_names
+from attnlab_widgets.legend import SaysUntrained
 from attnlab_widgets.training_lab import TrainingLab
 from PIL import Image
 
@@ -57,7 +58,7 @@ def test_every_widget_has_an_example_here() -> None:
     for module in pkgutil.walk_packages(attnlab_widgets.__path__, "attnlab_widgets."):
         importlib.import_module(module.name)
     ours = {kind.__name__ for kind in below(HasStill) if kind.__module__.startswith("attnlab_")}
-    here = {kind.__name__ for kind in (*EXAMPLES, HasStill, BaseWidget, TrainingLab)}
+    here = {kind.__name__ for kind in (*EXAMPLES, HasStill, BaseWidget, SaysUntrained, TrainingLab)}
     assert ours == here, "name yours in attnlab_widgets/__init__.py"
 
 

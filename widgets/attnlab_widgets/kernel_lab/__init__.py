@@ -228,7 +228,7 @@ class KernelLab(BaseWidget):
         return f"{setting['head']}: {said}" if len(self._heads) > 1 else said
 
     def _digits(self) -> int:
-        """Of temperatures: as many as tell those apart that were tried."""
+        """How many digits of temperatures are said: enough to tell those apart that were tried."""
         return words.digits_of([self.temperature, *(one["temperature"] for one in self.tried)])
 
     # Speed, in the background
