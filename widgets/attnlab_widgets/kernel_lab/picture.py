@@ -163,7 +163,8 @@ def _curve(drawing: Drawing, lab: Any, top: float) -> None:
     counts = {number: _count(lab, number, width) for number in lab.errors()}
     tried = [(one, _count_of(lab, one)) for one in lab.tried]
     marked = [(count, lab._error(one)) for one, count in tried if count]
-    known = [(counts[number], error) for number, error in lab.errors().items() if counts[number]]
+    errors = lab.errors().items()
+    known = [(count, error) for number, error in errors if (count := counts[number])]
     axes = Axes.around([*known, *marked])
 
     def at(count: float, error: float) -> tuple[float, float]:
