@@ -2,6 +2,8 @@
 
 import json
 import math
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -112,6 +114,53 @@ def test_a_saved_page_lives_on_its_own(shown, lab, tabs, weights, hovered, soon,
     soon(lambda: paper(page), rgb((DARK if dark else LIGHT).paper))
     assert hovered(page, page.locator("body"), row=1, column=0)[1] == "key 0: <b>"
     page.context.close()
+
+
+def test_no_words_of_a_stored_map_meet_others_cover_cells_or_leave_the_page(tabs):
+    from plotly.offline import get_plotlyjs
+
+    page = tabs.open(offline=True)
+    page.set_content("<body></body>", wait_until="commit")
+    page.add_script_tag(content=get_plotlyjs())
+    found = list(stored_maps())
+    assert len(found) > 50
+    wrong = {where: words for where, figure in found if (words := page.evaluate(MEET, figure))}
+    assert not wrong
+    page.context.close()
+
+
+MEET = """async figure => {
+  document.body.innerHTML = '<div id="plot"></div>';
+  const plot = document.getElementById('plot');
+  await Plotly.newPlot(plot, figure.data, figure.layout, {displayModeBar: false});
+  const edge = plot.querySelector('.main-svg').getBoundingClientRect();
+  const some = (query, name) => Array.from(plot.querySelectorAll(query))
+    .map(one => [`${name} ${one.textContent.slice(0, 40)}`, one.getBoundingClientRect()]);
+  const labels = [...some('.gtitle', 'title'), ...some('.cbtitle text', 'bar'),
+    ...some('.annotation', 'note'), ...some('.cbaxis text', 'number')];
+  const cells = some('.nsewdrag', 'cells');
+  const wrong = [];
+  const meet = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1
+    && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1;
+  labels.forEach(([name, box], at) => {
+    if (box.left < edge.left - 0.5 || box.right > edge.right + 0.5 || box.top < edge.top - 0.5
+      || box.bottom > edge.bottom + 0.5) wrong.push(`${name} leaves the page`);
+    for (const [other, its] of [...labels.slice(at + 1), ...cells])
+      if (meet(box, its)) wrong.push(`${name} × ${other}`);
+  });
+  return wrong;
+}
+"""
+
+
+def stored_maps() -> Iterator[tuple[str, Any]]:
+    """The figures of the lessons that have a colour bar, and where each stands."""
+    for path in sorted(Path(__file__, "../../../notebooks").resolve().glob("*.ipynb")):
+        for at, cell in enumerate(json.loads(path.read_text())["cells"]):
+            for output in cell.get("outputs", ()):
+                figure = output.get("data", {}).get("application/vnd.plotly.v1+json", {})
+                if "colorbar" in figure.get("layout", {}).get("coloraxis", {}):
+                    yield f"{path.stem} cell {at}", figure
 
 
 # ------------------------------------------------------------------------------------------ reading
