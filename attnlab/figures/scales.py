@@ -1,5 +1,6 @@
 """The colours of maps, their bars and round numbers, the same in every figure."""
 
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -119,19 +120,12 @@ def colour_bar(
 
 def lines_of(title: str, room: float) -> list[str]:
     """The title of a bar in as few lines of ``room`` pixels as hold it, of about equal length."""
-    words = title.split(" ")
+    most = len(_wrapped(title, max(1, int(room / _LETTER))))
     for width in range(1, len(title) + 1):
-        lines = _wrapped(words, width)
-        if len(lines) <= max(1, len(_wrapped(words, max(1, int(room / _LETTER))))):
+        if len(lines := _wrapped(title, width)) <= most:
             return lines
     return [title]
 
 
-def _wrapped(words: Sequence[str], letters: int) -> list[str]:
-    lines = [words[0]]
-    for word in words[1:]:
-        if len(lines[-1]) + 1 + len(word) <= letters:
-            lines[-1] += f" {word}"
-        else:
-            lines.append(word)
-    return lines
+def _wrapped(title: str, letters: int) -> list[str]:
+    return textwrap.wrap(title, letters, break_long_words=False, break_on_hyphens=False)
