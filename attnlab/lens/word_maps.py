@@ -30,9 +30,9 @@ def word_spans(words: Sequence[int | None]) -> list[range]:
     Neighbours with the same number are one word. None, which tokenizers of Hugging Face
     (``word_ids()``) give for tokens such as [CLS], is a word for itself.
     """
-    wrong = [word for word in words if word is not None and type(word) is not int]
-    if wrong:
-        raise TypeError(f"words should hold whole numbers and None, got {wrong[0]!r}")
+    for place, word in enumerate(words):  # `checked` looks at the first call of a kind alone
+        if word is not None and type(word) is not int:
+            raise TypeError(f"words[{place}] should be a whole number or None, got {word!r}")
     keys = [(word, place if word is None else -1) for place, word in enumerate(words)]
     spans, begin = list[range](), 0
     for _, pieces in groupby(keys):

@@ -41,8 +41,8 @@ def test_neighbours_with_one_number_are_a_word_and_none_is_one_for_itself():
     [
         ([0, 1], ValueError, "words should have one number for each of the 3 pieces, got 2"),
         ("abc", TypeError, "words should be a sequence, got .abc."),
-        ([0, 1.5, 2], TypeError, "words should hold whole numbers and None, got 1.5"),
-        ([0, True, 2], TypeError, "words should hold whole numbers and None, got True"),
+        ([0, 1.5, 2], TypeError, r"words\[1\] should be a whole number or None, got 1.5"),
+        ([0, True, 2], TypeError, r"words\[1\] should be a whole number or None, got True"),
         (torch.arange(3), TypeError, "words should be a sequence"),
     ],
 )
