@@ -28,6 +28,9 @@ help: ## Say what can be asked for
 lab: $(INSTALLED) ## Open JupyterLab on the first lesson
 	$(RUN) -m jupyterlab $(ALLOW_ROOT) --ServerApp.root_dir="$(CURDIR)" $(LAB_OPTIONS) notebooks/00_start_here.ipynb
 
+# What Python compiles is kept, whatever the shell says: hundreds of processes import the same files.
+export PYTHONDONTWRITEBYTECODE =
+
 # Every check runs, whatever the ones before it said; one failure is enough to fail.
 # What takes one core runs beside the types: front ends, and the versions that are tried at the end.
 EACH := --no-print-directory --keep-going

@@ -2,11 +2,13 @@
 for others), the accelerator, and a source tree in which nothing is written.
 
 A run ends with the seconds of processor time that the claims of each mechanism and each lesson
-took: processor time, because a clock also counts what else the machine does.
+took: processor time, because a clock also counts what else the machine does, and in seconds of the
+machine on which the budgets were set, because another one may take twice as long for the same work.
 """
 
 import gc
 import os
+import statistics
 import sys
 import time
 from collections import Counter
@@ -194,6 +196,24 @@ BUDGETS = (
 SLOWEST_FILES = 20
 FAR_ABOVE = 4
 """So many times a budget is a failure; what is between is reported."""
+USUAL = 0.055
+"""Processor seconds of ``_a_piece_of_work`` on the machine on which the budgets were set."""
+
+
+def _a_piece_of_work() -> float:
+    """The processor seconds of a fixed number of steps of Python and of small tensors' operations,
+    which is what the tests are made of."""
+    x, total, before = torch.ones(8), 0, time.process_time()
+    for step in range(200_000):
+        total += step
+    for _ in range(10_000):
+        x = x * 1.0
+    return time.process_time() - before
+
+
+def slowness() -> float:
+    """How many times longer than usual this machine takes now; 1 where it is as fast or faster."""
+    return max(1.0, statistics.median(_a_piece_of_work() for _ in range(5)) / USUAL)
 
 
 def pytest_collection_finish() -> None:
@@ -237,6 +257,7 @@ class Spending:
     def __init__(self) -> None:
         self.spent: dict[Budget, dict[str, float]] = {budget: {} for budget in BUDGETS}
         self.files = Counter[str]()
+        self.slowness = slowness()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.files[report.nodeid.split("::")[0]] += report.duration
@@ -250,11 +271,13 @@ class Spending:
         return [
             f"{budget.what} {owner} took {seconds:.1f} s, more than {times * budget.seconds:g} s"
             for budget, spent in self.spent.items()
-            for owner, seconds in spent.items()
-            if seconds > times * budget.seconds
+            for owner, measured in spent.items()
+            if (seconds := measured / self.slowness) > times * budget.seconds
         ]
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if any(self.spent.values()):  # the machine may have slowed down since the start
+            self.slowness = max(self.slowness, slowness())
         if self.above(FAR_ABOVE) and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -267,11 +290,14 @@ class Spending:
         if not any(self.spent.values()):
             return
         terminalreporter.section("seconds of processor time")
+        if self.slowness > 1:
+            write(f"Divided by {self.slowness:.1f}: this machine is so many times slower.")
         for budget, spent in self.spent.items():
-            dearest = sorted(spent.items(), key=lambda each: -each[1])[:6]
-            if spent:
+            usual = {owner: seconds / self.slowness for owner, seconds in spent.items()}
+            dearest = sorted(usual.items(), key=lambda each: -each[1])[:6]
+            if usual:
                 write(
-                    f"{budget.what} {len(spent)}: {sum(spent.values()):.1f} s in all; "
+                    f"{budget.what} {len(usual)}: {sum(usual.values()):.1f} s in all; "
                     + ", ".join(f"{owner} {seconds:.1f} s" for owner, seconds in dearest)
                 )
         for sentence in self.above(1):

@@ -53,9 +53,10 @@ def test_a_lesson(lesson, request):
 def spend(pytester):
     """Runs pytest on the two files under the given budgets; gives its result."""
 
-    def run(claims: float, lesson: float, *options: str) -> pytest.RunResult:
+    def run(claims: float, lesson: float, *options: str, slower: float = 1) -> pytest.RunResult:
         ours = CONFTEST.replace('"card", 12', f'"card", {claims}')
-        pytester.makeconftest(ours.replace('"lesson", 75', f'"lesson", {lesson}'))
+        ours = ours.replace('"lesson", 75', f'"lesson", {lesson}')
+        pytester.makeconftest(f"{ours}\n_a_piece_of_work = lambda: {slower} * USUAL\n")
         pytester.makepyfile(test_claims=CLAIMS)
         pytester.mkdir("browser")
         (pytester.path / "browser/test_lessons.py").write_text(LESSON)
@@ -91,3 +92,19 @@ def test_within_its_budget_nothing_is_warned_of(spend):
     result = spend(2, 10)
     assert result.ret == pytest.ExitCode.OK
     result.stdout.no_fnmatch_line("WARNING*")
+
+
+def test_seconds_are_those_of_the_machine_on_which_the_budgets_were_set(spend):
+    result = spend(0.1, 10, slower=3)
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.re_match_lines(
+        [
+            r"Divided by 3\.0: this machine is so many times slower\.",
+            r"the claims of 2: 0\.2\d* s in all; dear 0\.2 s, cheap 0\.0 s",
+            r"WARNING: the claims of dear took 0\.2 s, more than 0\.1 s",
+        ]
+    )
+
+
+def test_a_faster_machine_is_given_no_less(spend):
+    assert spend(0.5, 10, slower=0.1).ret == pytest.ExitCode.OK
