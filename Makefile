@@ -32,12 +32,15 @@ lab: $(INSTALLED) ## Open JupyterLab on the first lesson
 export PYTHONDONTWRITEBYTECODE =
 
 # Every check runs, whatever the ones before it said; one failure is enough to fail.
-# What takes one core runs beside the types: front ends, and the versions that are tried at the end.
+# What takes one core runs beside the rest: front ends, which need no environment, while it is built,
+# types beside the versions that are tried at the end.
 EACH := --no-print-directory --keep-going
 .PHONY: test
-test: $(INSTALLED) ## Run every check: format, lint, types, tests, lessons
-	@code=0; $(MAKE) $(EACH) check-format check-lint || code=1; \
-	$(MAKE) $(EACH) -j 2 check-types check-widgets $(VENV)/colab $(VENV)/lowest || code=1; \
+test: ## Run every check: format, lint, types, tests, lessons
+	@code=0; $(MAKE) $(EACH) -j 2 $(INSTALLED) check-widgets || code=1; \
+	[ -e $(INSTALLED) ] || exit 1; \
+	$(MAKE) $(EACH) check-format check-lint || code=1; \
+	$(MAKE) $(EACH) -j 2 check-types $(VENV)/colab $(VENV)/lowest || code=1; \
 	$(MAKE) $(EACH) check-tests check-browser check-colab check-lowest || code=1; \
 	exit $$code
 	@echo "Every check passed."
