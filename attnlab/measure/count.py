@@ -24,10 +24,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch._C import DispatchKey
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from attnlab.measure.flops import FORMULAS, OPAQUE
+from attnlab.measure.flops import FORMULAS, OPAQUE, Formula
 
 
 @dataclass(frozen=True)
@@ -119,34 +120,34 @@ class _Ledger(TorchDispatchMode):
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        name = _name(func)
-        if name not in FORMULAS:  # under inference_mode, composite operations arrive whole
+        operation = _operation(func)
+        if operation.whole:
             with self:
-                parts = func.decompose(*args, **kwargs)
-            if parts is not NotImplemented:
-                return parts
-        if name != "lift_fresh":  # how torch.tensor(…), not dispatched, appears
-            self._meet(_tensors((args, kwargs)))
+                return func.decompose(*args, **kwargs)
+        given = (*args, *kwargs.values()) if kwargs else args
+        if operation.name != "lift_fresh":  # how torch.tensor(…), not dispatched, appears
+            self._meet(_handed(given))
         result = func(*args, **kwargs)
-        self._book(func, name, (*args, *kwargs.values()), result)
+        self._book(operation, given, result)
         return result
 
     def _meet(self, tensors: list[Tensor]) -> None:
         for tensor in tensors:
-            if id(tensor.untyped_storage()) not in self.storages:
-                self._follow(tensor.untyped_storage(), 0)
+            storage = tensor.untyped_storage()
+            if id(storage) not in self.storages:
+                self._follow(storage, 0)
             if tensor.requires_grad and tensor.is_leaf:
                 self.leaves[id(tensor)] = weakref.ref(tensor)
 
-    def _book(self, func: Any, name: str, args: Sequence[Any], result: Any) -> None:
-        outputs = _tensors(result)
-        if name in FORMULAS:
-            self.flops[name] += FORMULAS[name](args, result)
-        if not _is_view(func):
+    def _book(self, operation: "_Operation", args: Sequence[Any], result: Any) -> None:
+        outputs = _handed((result,))
+        if operation.formula is not None:
+            self.flops[operation.name] += operation.formula(args, result)
+        if not operation.is_view:
             self.operations += 1
             self.written += sum(tensor.numel() for tensor in outputs)
         for tensor in outputs:
-            self._allocate(tensor, name)
+            self._allocate(tensor, operation.name)
 
     def _allocate(self, tensor: Tensor, name: str) -> None:
         storage = tensor.untyped_storage()
@@ -183,6 +184,24 @@ class _Ledger(TorchDispatchMode):
         )  # fmt: skip
 
 
+class _Operation(NamedTuple):
+    """What is known of an operation before it is called; `whole` if it is a composite one, as
+    arrives under inference_mode, and is counted by its parts."""
+
+    name: str
+    formula: Formula | None
+    is_view: bool
+    whole: bool
+
+
+@functools.cache
+def _operation(func: Any) -> _Operation:
+    name, key = _name(func), DispatchKey.CompositeImplicitAutograd
+    formula = FORMULAS.get(name)
+    whole = formula is None and func.has_kernel_for_dispatch_key(key)
+    return _Operation(name, formula, _is_view(func), whole)
+
+
 def _name(func: Any) -> str:
     """The operation's name without its namespace; refuses what cannot be counted."""
     name = func._schema.name.removeprefix("aten::") if hasattr(func, "_schema") else func.name()
@@ -195,13 +214,22 @@ def _name(func: Any) -> str:
 
 
 def _tensors(tree: Any) -> list[Tensor]:
-    tensors = [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]
-    for tensor in tensors:
-        if tensor.layout != torch.strided:
-            raise ValueError(
-                f"count follows dense (strided) tensors, got one of layout {tensor.layout}; "
-                "give the call dense tensors"
-            )
+    return _handed(tree_leaves(tree))
+
+
+def _handed(values: Iterable[Any]) -> list[Tensor]:
+    """The tensors that an operation is handed or hands back: one by one, or in lists."""
+    tensors: list[Tensor] = []
+    for value in values:
+        if isinstance(value, Tensor):
+            if value.layout != torch.strided:
+                raise ValueError(
+                    f"count follows dense (strided) tensors, got one of layout {value.layout}; "
+                    "give the call dense tensors"
+                )
+            tensors.append(value)
+        elif isinstance(value, list | tuple):
+            tensors += _handed(value)
     return tensors
 
 
