@@ -129,7 +129,8 @@ def _built(role: str, o: Options, given: Mapping[str, Any]) -> nn.Module:
     """By its name; ``given`` are options that the model decides, where the page has them."""
     card = catalog.with_role(role)[getattr(o, role)]
     takes = {"dim": o.dim, "layers": o.layers, **given}
-    decided = {name: value for name, value in takes.items() if name in parameters_of(card.build)}
+    known = parameters_of(card.build)
+    decided = {name: value for name, value in takes.items() if name in known}
     own = getattr(o, f"{role}_options") or {}
     for name in sorted({*own} & {*decided, "dropout", "layers"}):
         raise ValueError(f"{role}_options cannot set {name!r}: the model itself decides it")
