@@ -147,39 +147,31 @@ def test_maps_of_cards_show_what_is_out_of_reach() -> None:
     assert maps["longformer"][0, : window // 2 + 1].isfinite().all()
 
 
-def test_cards_need_no_widgets_until_they_are_shown() -> None:
-    code = "import sys, attnlab; attnlab.cards(); print('attnlab_widgets' in sys.modules)"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == "False"
-
-
 def test_unknown_attribute_names_what_there_is() -> None:
     with pytest.raises(AttributeError, match=r"attnlab has no 'attend'; it has .*build"):
         attnlab.attend  # noqa: B018
 
 
-def test_import_is_light() -> None:
-    """A bare GPU machine has torch, numpy and jaxtyping; the shelf must open there."""
-    forbidden = ("accelerate", "plotly", "ipywidgets", "anywidget", "tokenizers", "safetensors")
-    program = (
-        "import sys; "
-        f"sys.modules.update(dict.fromkeys({forbidden!r}));"
-        "import attnlab; assert 'sympy' not in sys.modules;"
-        "print(len(attnlab.cards())); attnlab.TinyTransformer; attnlab.watch"
-    )
-    run = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
+def test_import_is_light_and_what_needs_an_extra_names_it() -> None:
+    """A bare GPU machine has torch, numpy and jaxtyping; the shelf must open there, and help."""
+    run = subprocess.run([sys.executable, "-c", BARE], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
-    assert int(run.stdout) == len(catalog.cards())
+    cards, *sentences = run.stdout.splitlines()
+    assert int(cards) == len(catalog.cards())
+    assert "".join(sentences).count("pip install 'attnlab[widgets]'") == 4
 
 
-def test_what_needs_an_extra_names_it_and_help_works_without() -> None:
-    program = """
+BARE = """
 import pydoc, sys
-absent = ("anywidget", "ipywidgets", "plotly", "traitlets", "bertviz", "IPython", "pytest")
-sys.modules.update(dict.fromkeys((*absent, "sklearn", "umap", "faiss", "PIL", "transformers")))
-import attnlab, attnlab_widgets
+absent = ("accelerate", "plotly", "ipywidgets", "anywidget", "tokenizers", "safetensors",
+          "traitlets", "bertviz", "IPython", "pytest", "sklearn", "umap", "faiss", "PIL",
+          "transformers")
+sys.modules.update(dict.fromkeys(absent))
+import attnlab
+assert "sympy" not in sys.modules
+print(len(attnlab.cards()))
+attnlab.TinyTransformer, attnlab.watch
+import attnlab_widgets
 for package in (attnlab, attnlab_widgets):
     told = pydoc.plain(pydoc.render_doc(package))
     assert all(name in told for name in package.__all__)
@@ -189,11 +181,6 @@ for call in (attnlab.view, attnlab.wall, attnlab.survey, attnlab_widgets.Attenti
     except ImportError as error:
         print(error)
 """
-    run = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
-    assert run.returncode == 0, run.stderr
-    assert run.stdout.count("pip install 'attnlab[widgets]'") == 4
 
 
 @pytest.mark.parametrize("card", [c for c in attnlab.cards() if c.mixes], ids=lambda c: c.name)
@@ -214,21 +201,19 @@ def test_options_for_a_short_sentence_are_options(card: Card) -> None:
     attnlab.build(card.name, dim=16, heads=2, causal=causal, **card.small_options)
 
 
-@pytest.mark.parametrize("room", ["", "tasks.", "train."])
-def test_tab_offers_public_names_only(room: str) -> None:
-    place = getattr(attnlab, room[:-1]) if room else attnlab
-    public = sorted([*place.__all__, *([] if room else attnlab._ROOMS)])
-    assert sorted(name for name in dir(place) if not name.startswith("_")) == public
+def test_tab_offers_public_names_only() -> None:
+    rooms = {"": attnlab, "tasks.": attnlab.tasks, "train.": attnlab.train}
     completed = subprocess.run(
-        [sys.executable, "-c", COMPLETE, f"attnlab.{room}"],
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-c", COMPLETE, *rooms], capture_output=True, text=True, check=False
     )
     if "No module named 'IPython'" in completed.stderr:
         pytest.skip("what Tab offers in a notebook is asked of IPython: pip install 'attnlab[lab]'")
-    offered = completed.stdout.split()
-    assert sorted(offered) == public, completed.stderr
+    offered = completed.stdout.splitlines()
+    assert len(offered) == len(rooms), completed.stderr
+    for (room, place), names in zip(rooms.items(), offered, strict=True):
+        public = sorted([*place.__all__, *([] if room else attnlab._ROOMS)])
+        assert sorted(name for name in dir(place) if not name.startswith("_")) == public
+        assert sorted(names.split()) == public, room
 
 
 COMPLETE = """
@@ -237,8 +222,10 @@ from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
 shell = InteractiveShell.instance()
 shell.run_cell("import attnlab, attnlab.tasks, attnlab.train")
-with provisionalcompleter():
-    print(*(found.text for found in shell.Completer.completions(sys.argv[1], len(sys.argv[1]))))
+for room in sys.argv[1:]:
+    typed = f"attnlab.{room}"
+    with provisionalcompleter():
+        print(*(found.text for found in shell.Completer.completions(typed, len(typed))))
 """
 
 

@@ -574,6 +574,7 @@ def loaded_by(code: str) -> set[str]:
 
 @pytest.mark.parametrize("use", ["import attnlab", "import attnlab; attnlab.cards()"])
 def test_import_attnlab_needs_little(use):
+    """Neither Triton nor the widgets, which a card needs as soon as it is shown, among others."""
     bare = loaded_by("import torch, numpy, jaxtyping, sympy")
     more = loaded_by(use) - bare - sys.stdlib_module_names
     assert {name for name in more if not name.startswith("_")} == {"attnlab"}
