@@ -9,7 +9,7 @@ process of its own only.
 import functools
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,14 @@ BY_INDEX = (Tensor.__getitem__, Tensor.__setitem__)
 RECURRENT = (torch.gru, torch.lstm)  # whose kernels differ from device to device
 READS = ("aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select", "aten::_unique2")
 """Operations whose result the CPU needs before it can go on."""
+SEVERAL = (list, tuple)
 NewGenerator = torch.Generator
+
+
+@functools.cache
+def the_device() -> torch.device:
+    """The device."""
+    return torch.device(NAME, 0)
 
 
 class Elsewhere(Tensor):
@@ -34,11 +41,12 @@ class Elsewhere(Tensor):
 
     @staticmethod
     def __new__(cls, inner: Tensor) -> "Elsewhere":
-        inner = inner.resolve_conj().resolve_neg()  # a shell has no such marks
-        layout = {"strides": inner.stride(), "storage_offset": inner.storage_offset()}
+        if inner.is_conj() or inner.is_neg():  # a shell has no such marks
+            inner = inner.resolve_conj().resolve_neg()
         made = Tensor._make_wrapper_subclass(
-            cls, inner.shape, dtype=inner.dtype, device=torch.device(NAME, 0), **layout
-        )
+            cls, inner.shape, strides=inner.stride(), storage_offset=inner.storage_offset(),
+            dtype=inner.dtype, device=the_device(),
+        )  # fmt: skip
         made.inner = inner
         return made
 
@@ -67,7 +75,7 @@ class Generator(NewGenerator):
 
     @property
     def device(self) -> torch.device:
-        return torch.device(NAME, 0) if self.there else torch.device("cpu")
+        return the_device() if self.there else torch.device("cpu")
 
     def __init__(self, device: Any = "cpu") -> None:
         pass
@@ -75,6 +83,10 @@ class Generator(NewGenerator):
 
 class Operations(TorchDispatchMode):
     """Sees every operation: also those which make a tensor on the device out of nothing."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled here, and each operation would ask whether it is
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return run(func, args, kwargs or {})
@@ -142,59 +154,77 @@ WAITED: list[str] = []
 """The operations since it was cleared for which a CPU would have to wait for the device."""
 
 
+class Traits(NamedTuple):
+    """What is to be known of an operation."""
+
+    name: str
+    copies: bool
+    reads: bool
+    for_cpu: bool
+    written: list[tuple[int, str]]
+    """The arguments that it changes in place, and returns."""
+
+
+@functools.cache
+def traits(func: Any) -> Traits:
+    arguments = enumerate(func._schema.arguments)
+    written = [(i, a.name) for i, a in arguments if a.alias_info and a.alias_info.is_write]
+    name = func.name()
+    return Traits(
+        name, name.startswith(COPIES), name.startswith(READS), "_for_cpu" in name, written
+    )
+
+
 def run(func: Any, args: Any, kwargs: Any) -> Any:
     """``func`` on the CPU; its result lives where its tensors do, or where ``device=`` says."""
-    given = list(tensors((*args, *kwargs.values())))
+    about = traits(func)
+    given = tensors((*args, *kwargs.values()))
     there = any(isinstance(x, Elsewhere) for x in given)
     if there:
-        refuse(func.name(), given)
+        refuse(about, given)
     device = kwargs.get("device")
-    if there and (func.name().startswith(READS) or not (device is None or on_pretend(device))):
-        WAITED.append(func.name())
+    if there and (about.reads or not (device is None or on_pretend(device))):
+        WAITED.append(about.name)
     if device is not None:
         there = on_pretend(device)
         kwargs = {**kwargs, "device": "cpu"} if there else kwargs
     out = func(*map(inside, args), **{name: inside(value) for name, value in kwargs.items()})
-    changed = [kwargs[name] if name in kwargs else args[i] for i, name in written(func)]
-    if changed:
+    if about.written:
+        changed = [kwargs[name] if name in kwargs else args[i] for i, name in about.written]
         return changed[0] if len(changed) == 1 else tuple(changed)
     return outside(out) if there else out
 
 
-def tensors(values: Iterable[Any]) -> Iterator[Tensor]:
+def tensors(values: Iterable[Any]) -> list[Tensor]:
     """Of the arguments of an operation, which may be lists of tensors."""
+    found = []
     for value in values:
         if isinstance(value, Tensor):
-            yield value
-        elif isinstance(value, list | tuple):
-            yield from tensors(value)
+            found.append(value)
+        elif isinstance(value, SEVERAL):
+            found += tensors(value)
+    return found
 
 
 def inside(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return type(value)(map(inside, value))
-    return value.inner if isinstance(value, Elsewhere) else value
+    if isinstance(value, Elsewhere):
+        return value.inner
+    return type(value)(map(inside, value)) if isinstance(value, SEVERAL) else value
 
 
 def outside(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return type(value)(map(outside, value))
-    return Elsewhere(value) if isinstance(value, Tensor) else value
+    if isinstance(value, Tensor):
+        return Elsewhere(value)
+    return type(value)(map(outside, value)) if isinstance(value, SEVERAL) else value
 
 
-def refuse(name: str, given: list[Tensor]) -> None:
-    strangers = [x for x in given if x.dim() and not isinstance(x, Elsewhere)]
-    if strangers and not name.startswith(COPIES):
-        raise RuntimeError(f"{name} meets a CPU tensor of shape {tuple(strangers[0].shape)}")
-    if "_for_cpu" in name:
-        raise RuntimeError(f"{name} is a kernel of the CPU")
-
-
-@functools.cache
-def written(func: Any) -> list[tuple[int, str]]:
-    """The arguments that an operation changes in place, and returns."""
-    arguments = enumerate(func._schema.arguments)
-    return [(i, a.name) for i, a in arguments if a.alias_info and a.alias_info.is_write]
+def refuse(about: Traits, given: list[Tensor]) -> None:
+    if not about.copies:
+        for x in given:
+            if not isinstance(x, Elsewhere) and x.dim():
+                raise RuntimeError(f"{about.name} meets a CPU tensor of shape {tuple(x.shape)}")
+    if about.for_cpu:
+        raise RuntimeError(f"{about.name} is a kernel of the CPU")
 
 
 def register() -> None:
@@ -209,4 +239,4 @@ def register() -> None:
 def pretending() -> Iterator[torch.device]:
     """Inside, the device can be used."""
     with Operations(), Functions():
-        yield torch.device(NAME, 0)
+        yield the_device()

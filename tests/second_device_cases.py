@@ -1,4 +1,4 @@
-"""What is run on the pretend second device; as a script, a line of JSON for each case asked for.
+"""What is run on the pretend second device, in a process that answers for each case asked for.
 
 A case computes on the device it is given and yields tensors. On the pretend device all of them must
 live there, and hold the same numbers as on the CPU.
@@ -6,14 +6,13 @@ live there, and hold the same numbers as on the CPU.
 
 import functools
 import inspect
-import json
 import os
-import sys
 import tempfile
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from multiprocessing.connection import Connection
 from typing import Any
 from unittest import mock
 
@@ -519,7 +518,7 @@ def collected(device: torch.device) -> Iterator[Tensor]:
                 yield torch.from_numpy(array).to(device)
 
 
-# ---- the script
+# ---- the process
 
 
 def fault(case: Case) -> str:
@@ -532,20 +531,23 @@ def fault(case: Case) -> str:
             for index, (mine, right) in enumerate(zip(case(device), expected, strict=True)):
                 if mine.device != device:
                     raise AssertionError(f"result {index} {tuple(mine.shape)} is on {mine.device}")
-                torch.testing.assert_close(mine.detach().cpu(), right, rtol=1e-6, atol=1e-6)
+                found = mine.detach().cpu()
+                if found.dtype != right.dtype or not torch.equal(found, right):
+                    torch.testing.assert_close(found, right, rtol=1e-6, atol=1e-6)
         return "" if expected else "the case yields nothing"
     except Exception:
         return traceback.format_exc(limit=-8)
 
 
-if __name__ == "__main__":
-    os.environ["TQDM_DISABLE"] = "1"
+def serve(asked: Connection) -> None:
+    """Answer each name of a case with what is wrong with it, until there are no more names."""
     warnings.simplefilter("error")
     torch.set_num_threads(1)
     second_device.register()
     made = cases()
-    for line in sys.stdin:
-        name = json.loads(line)
-        print(json.dumps([name, fault(made[name])]), flush=True)
+    with suppress(EOFError):
+        while True:
+            name = asked.recv()
+            asked.send((name, fault(made[name])))
     # Without PyTorch's own end: threads of the pretend device that still run would abort it.
     os._exit(0)

@@ -4,19 +4,19 @@ The device (``tests/second_device.py``) stays registered for the life of a proce
 has a process beside it that runs the cases of its tests, one when it is asked for.
 """
 
-import json
+import multiprocessing
 import os
-import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
 import torch.utils.backend_registration as backend_registration
 
-from tests.second_device_cases import cases
-
-ROOT = Path(__file__).parents[1]
+from tests.second_device_cases import cases, serve
 
 pytestmark = pytest.mark.skipif(
     not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
@@ -25,50 +25,57 @@ pytestmark = pytest.mark.skipif(
 
 
 class Process:
-    """Runs one case after the other, as a worker's tests ask for them; begun anew if it ends."""
+    """Runs one case after the other, as a worker's tests ask for them; begun anew if it ends.
+
+    On Linux it is a fork of the worker, which has imported all that it needs.
+    """
 
     def __init__(self, errors: Path) -> None:
         self.errors = errors
-        self.running: subprocess.Popen[str] | None = None
+        self.running: tuple[BaseProcess, Connection] | None = None
 
     def fault(self, name: str) -> str:
         """What is wrong with a case; "" where nothing is."""
         self.running = self.running or self._begun()
-        assert self.running.stdin
-        assert self.running.stdout
-        answer = ""
+        answer = None
         try:
-            print(json.dumps(name), file=self.running.stdin, flush=True)
-            answer = self.running.stdout.readline()
-        except BrokenPipeError:
+            self.running[1].send(name)
+            answer = self.running[1].recv()
+        except (EOFError, ConnectionError):
             pass
         finally:  # also where the time of the test is up
             if not answer:
                 self.end()
         if not answer:
             return f"the process of the pretend device died: {self.errors.read_text()[-3000:]}"
-        asked, fault = json.loads(answer)
+        asked, fault = answer
         assert asked == name
-        return fault
+        return str(fault)
 
-    def _begun(self) -> "subprocess.Popen[str]":
-        paths = [str(ROOT), str(ROOT / "widgets"), os.environ.get("PYTHONPATH", "")]
-        with self.errors.open("w") as errors:
-            return subprocess.Popen(
-                [sys.executable, "-m", "tests.second_device_cases"],
-                cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-            )
+    def _begun(self) -> "tuple[BaseProcess, Connection]":
+        context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+        mine, its = context.Pipe()
+        process = context.Process(target=_serve, args=(its, mine, self.errors), daemon=True)
+        with warnings.catch_warnings():  # threads of the worker: the fork calls nothing of theirs
+            warnings.simplefilter("ignore", DeprecationWarning)
+            process.start()
+        its.close()
+        return process, mine
 
     def end(self) -> None:
         if self.running:
-            self.running.kill()
-            self.running.communicate()
+            process, connection = self.running
+            process.kill()
+            process.join()
+            connection.close()
             self.running = None
+
+
+def _serve(its: Connection, mine: Connection, errors: Path) -> None:
+    mine.close()
+    with errors.open("w") as file:
+        os.dup2(file.fileno(), 2)
+    serve(its)
 
 
 @pytest.fixture(scope="module")
