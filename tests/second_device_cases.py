@@ -407,7 +407,7 @@ def fit(model: nn.Module, steps: int, device: torch.device, **more: Any) -> Any:
 def trained(card: Card, device: torch.device) -> Iterator[Tensor]:
     """By ``fit``; Accelerate keeps to the CPU, and ``fit`` to the device that it was given."""
     model = tiny(card.name)
-    history = fit(model, 2, device, evaluate_every=2, accumulate=2)
+    history = fit(model, 2, device, evaluate_every=2, evaluate_batches=2, accumulate=2)
     losses = [*history.column("loss"), *history.column("validation_loss")]
     yield torch.tensor(losses).to(device)
     yield from model.parameters()

@@ -22,6 +22,7 @@ from attnlab.core.positions import DistanceBias, Rotation, positions_of
 from attnlab.core.probe import record
 from attnlab.measure.count import exponent
 from attnlab.models.positions import schemes
+from attnlab.testing.mechanisms import Executed, lines_executed, words_of
 from tests.scheme_inputs import SIZES, VOCAB, form_inputs
 from tests.test_claims import DTYPES
 
@@ -220,7 +221,7 @@ def test_order_matters(card: Card, given: Any) -> None:
 
 
 @pytest.mark.parametrize(("card", "given"), variants(SCHEMES))
-def test_a_model_trains_is_saved_and_compiles(card: Card, given: Any, tmp_path: Any) -> None:
+def test_a_model_trains_and_is_saved(card: Card, given: Any, tmp_path: Any) -> None:
     made = model(card, given).train()
     tokens = torch.randint(VOCAB, (2, 11))
     loss = made(tokens).square().mean()
@@ -231,9 +232,21 @@ def test_a_model_trains_is_saved_and_compiles(card: Card, given: Any, tmp_path: 
     made.eval().float().save(tmp_path / "m")
     again = attnlab.TinyTransformer.load(tmp_path / "m").eval()
     torch.testing.assert_close(again(tokens), made(tokens))
-    torch.compiler.reset()
-    compiled = torch.compile(made, fullgraph=True, backend="eager")
-    torch.testing.assert_close(compiled(tokens), made(tokens))
+
+
+@pytest.mark.parametrize("card", SCHEMES, ids=lambda card: card.name)
+def test_a_model_compiles_whole(card: Card) -> None:
+    """With the default options, and with each variant that brings more than other numbers to code
+    that was compiled: one of other words, flags or lines of attnlab."""
+    done = Executed()
+    tokens = torch.randint(VOCAB, (2, 11))
+    for at, given in enumerate(({}, *card.variants)):
+        made = model(card, given).float()
+        expected = made(tokens)  # what is made once is made before the lines are noted
+        if done.adds(words_of(card, at), lines_executed(made, tokens)):
+            torch.compiler.reset()
+            compiled = torch.compile(made, fullgraph=True, backend="eager")
+            torch.testing.assert_close(compiled(tokens), expected)
 
 
 # ---- what goes with what

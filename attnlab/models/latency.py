@@ -43,10 +43,14 @@ class Latency(nn.Module):
             nn.Linear(hidden, 1),
         ).double()  # fmt: skip
 
-    def forward(self, sizes: Sequence[Sizes]) -> Tensor:
-        """Seconds of each."""
-        read = torch.tensor([features(each) for each in sizes], dtype=torch.float64)
-        out: Tensor = self.unit * self.layers(read / self.scale)[:, 0]
+    def read(self, sizes: Sequence[Sizes]) -> Tensor:
+        """(networks, features), each feature as a part of its largest."""
+        found = [features(each) for each in sizes]
+        return torch.tensor(found, dtype=torch.float64) / self.scale
+
+    def forward(self, read: Tensor) -> Tensor:
+        """Seconds of each of the networks that were ``read``."""
+        out: Tensor = self.unit * self.layers(read)[:, 0]
         return out
 
 
@@ -70,10 +74,11 @@ def fitted(
         model = Latency(space)
     taken = torch.tensor(list(timed.values()), dtype=torch.float64)
     model.unit = taken.mean()
+    read = model.read([*timed])
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     with torch.enable_grad():
         for _ in range(steps):
-            loss = F.mse_loss(model([*timed]) / model.unit, taken / model.unit)
+            loss = F.mse_loss(model(read) / model.unit, taken / model.unit)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -82,7 +87,7 @@ def fitted(
     def predict(sizes: Sizes) -> float:
         if sizes not in space:
             raise ValueError(f"sizes should be of the space {space}, got {sizes}")
-        return model([sizes]).item()
+        return model(model.read([sizes])).item()
 
     return predict
 

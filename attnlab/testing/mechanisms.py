@@ -597,19 +597,30 @@ def test_module_compiles_whole(card: Card) -> None:
     A variant is left out only if it has the words and flags of one that is compiled and executes
     no line of attnlab beyond theirs: it brings other numbers to the same code.
     """
-    compiled_lines, seen_words = set[tuple[str, int]](), set[str]()
+    done = Executed()
     for variant in range(len(variants(card))):
         layer = module(card, variant)
         x = torch.randn(2, 7, DIM, dtype=torch.float64)
         expected = layer(x)  # what is made once is made before the lines are noted
-        words, lines = words_of(card, variant), lines_executed(layer, x)
-        if words in seen_words and lines <= compiled_lines:
-            continue
-        seen_words.add(words)
-        compiled_lines |= lines
-        torch.compiler.reset()  # each variant recompiles the same forward, and PyTorch counts them
-        compiled = torch.compile(layer, fullgraph=True, backend="eager")
-        torch.testing.assert_close(compiled(x), expected)
+        if done.adds(words_of(card, variant), lines_executed(layer, x)):
+            torch.compiler.reset()  # each variant recompiles one forward, and PyTorch counts them
+            compiled = torch.compile(layer, fullgraph=True, backend="eager")
+            torch.testing.assert_close(compiled(x), expected)
+
+
+class Executed:
+    """The words and lines of the variants of a card that were compiled."""
+
+    def __init__(self) -> None:
+        self.words, self.lines = set[str](), set[tuple[str, int]]()
+
+    def adds(self, words: str, lines: set[tuple[str, int]]) -> bool:
+        """Whether a variant has other words or a line that none before it had; it is added."""
+        is_new = words not in self.words or not lines <= self.lines
+        if is_new:
+            self.words.add(words)
+            self.lines |= lines
+        return is_new
 
 
 def words_of(card: Card, variant: int) -> str:
