@@ -54,6 +54,7 @@ Target = Callable[[], Iterator[Call]]
 pytestmark = pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 
 
+@functools.cache
 def targets() -> dict[str, Target]:
     """By name, what makes the calls of each target."""
     made: dict[str, Target] = {"catalogue": catalogue}

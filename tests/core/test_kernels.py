@@ -21,7 +21,7 @@ from attnlab.core import kernels
 from attnlab.core.kernels import refusal
 
 ROOT = Path(__file__).parents[2]
-INTERPRETED = Path(__file__).with_name("in_the_interpreter.py")
+INTERPRETED = Path(__file__).with_name("test_in_the_interpreter.py")
 WRITTEN = [card for card in catalog.cards() if "triton" in card.kernels]
 INSTALLED = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None,
@@ -139,7 +139,7 @@ def test_no_form_in_triton_is_the_default() -> None:
 @INSTALLED
 @pytest.mark.slow
 def test_what_is_claimed_holds_in_the_interpreter() -> None:
-    """The claims of every form in Triton and the tests of tests/core/in_the_interpreter.py, of
+    """The claims of every form in Triton and the tests of tests/core/test_in_the_interpreter.py, of
     which one process collects no more than these."""
     done = run(
         *("-m", "pytest", "-v", "-n", "0", "-p", "no:nbval", "-p", "no:cacheprovider"),
