@@ -5,7 +5,7 @@
 ``tabs``        opens pages, and remembers what they asked for and what went wrong in them
 ``opened``      a notebook in JupyterLab, from cells given as text: run it, read it; closed after
                 the last test of the file, that of ``opened_alone`` after its own
-``page``        a tab of the test's own, for saved files
+``page``        a tab for saved files, one for all tests, as good as new at the beginning of each
 ``expect``      playwright's: asserts that something comes to be so
 ``soon``        the same for whatever can be read
 ``still``       where something is on the page, once nothing moves it any more
@@ -44,7 +44,6 @@ OPTIONS = [
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1",
 ]
 ELSEWHERE = re.compile(r"^(?!(https?|wss?)://(localhost|127\.0\.0\.1)[:/]|(data|blob|file|about):)")
-EMPTY = '<svg xmlns="http://www.w3.org/2000/svg"/>'
 BADGES = re.compile(
     r"^https://(colab\.research\.google\.com/assets/colab-badge\.svg|mybinder\.org/badge_logo\.svg)$"
 )
@@ -97,28 +96,41 @@ def missing() -> str | None:
     return None
 
 
+WINDOW: Any = {"width": 1280, "height": 900}
+
+
 @dataclass
 class Tabs:
-    """Opens pages; ``complaints()`` tells, once, what went wrong in them."""
+    """Opens pages; ``complaints()`` tells, once, what went wrong in them.
+
+    They share what a browser keeps between pages: what JupyterLab consists of is loaded once. Were
+    requests routed, nothing would be kept, so that they are only listened to; OPTIONS refuse them.
+    """
 
     browser: Any
     _heard: list[str] = field(default_factory=list)
+    _kept: dict[bool, Any] = field(default_factory=dict)
+    answered: list[Any] = field(default_factory=list)
+    """Pages for which a test answers in place of other machines."""
 
     def open(self, *, dark: bool = False, offline: bool = False) -> Any:
+        if offline not in self._kept:
+            self._kept[offline] = self._context(offline)
+        page = self._kept[offline].new_page()
+        page.emulate_media(color_scheme="dark" if dark else "light")
+        page.on("websocket", self._socket)
+        return page
+
+    def _context(self, offline: bool) -> Any:
         context = self.browser.new_context(
-            color_scheme="dark" if dark else "light",
-            offline=offline,
-            service_workers="block",
-            viewport={"width": 1280, "height": 900},
+            offline=offline, service_workers="block", viewport=WINDOW
         )
         context.set_default_timeout(1000 * PATIENCE)
         context.add_init_script(PATIENT)
-        context.route(ELSEWHERE, self._refuse)
+        context.on("request", self._request)
         context.on("console", self._console)
         context.on("weberror", self._error)
-        page = context.new_page()
-        page.on("websocket", self._socket)
-        return page
+        return context
 
     @property
     def heard(self) -> bool:
@@ -128,12 +140,11 @@ class Tabs:
         heard, self._heard[:] = self._heard[:], []
         return heard
 
-    def _refuse(self, route: Any) -> None:
-        if BADGES.match(route.request.url):
-            route.fulfill(content_type="image/svg+xml", body=EMPTY)
+    def _request(self, request: Any) -> None:
+        if not ELSEWHERE.match(request.url) or BADGES.match(request.url):
             return
-        self._heard.append(f"asked for {route.request.url}")
-        route.abort()
+        if request.frame.page not in self.answered:
+            self._heard.append(f"asked for {request.url}")
 
     def _socket(self, socket: Any) -> None:
         if ELSEWHERE.match(socket.url):
@@ -143,7 +154,7 @@ class Tabs:
         self._hear(f"error: {getattr(event.error, 'stack', None) or event.error}")
 
     def _console(self, message: Any) -> None:
-        if message.type == "error":
+        if message.type == "error" and not BADGES.match(message.location.get("url", "")):
             self._hear(f"console: {message.text} ({message.location.get('url')})")
 
     def _hear(self, complaint: str) -> None:
@@ -173,12 +184,22 @@ def _quiet_and_alone(tabs: Tabs) -> Iterator[None]:
     assert tabs.complaints() == []
 
 
+@pytest.fixture(scope="session")
+def _one_page(tabs: Tabs) -> list[Any]:
+    return []
+
+
 @pytest.fixture
-def page(tabs: Tabs) -> Iterator[Any]:
-    """A tab without a network, for files on the disk."""
-    page = tabs.open(offline=True)
+def page(tabs: Tabs, _one_page: list[Any]) -> Iterator[Any]:
+    """A tab without a network, for files on the disk; a new one costs more than most tests."""
+    if not _one_page or _one_page[-1].is_closed():
+        _one_page.append(tabs.open(offline=True))
+    page = _one_page[-1]
     yield page
-    page.context.close()
+    page.mouse.move(0, 0)
+    page.goto("about:blank")
+    page.set_viewport_size(WINDOW)
+    page.emulate_media(color_scheme="light", reduced_motion="null")
 
 
 # -------------------------------------------------------------------------------------- waiting
@@ -460,11 +481,10 @@ class Notebook:
         kernel = self.page.evaluate(KERNEL)
         context = self.page.context
         self.page.close()
-        known = {cookie["name"]: cookie["value"] for cookie in context.cookies()}
+        known = {cookie["name"]: cookie["value"] for cookie in context.cookies(self.server)}
         gone = context.request.delete(
             f"{self.server}/api/kernels/{kernel}", headers={"X-XSRFToken": known.get("_xsrf", "")}
         )
-        context.close()
         assert gone.ok, gone.status_text
 
     def saved(self) -> list[dict[str, Any]]:
@@ -698,8 +718,13 @@ def serve_cdn(page: Any) -> None:
 
 
 @pytest.fixture(scope="session")
-def cdn() -> Callable[[Any], None]:
+def cdn(tabs: Tabs) -> Callable[[Any], None]:
     if not PACKAGES.exists():
         reason = "bertviz's libraries are not here: npm ci --prefix tests/browser"
         pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
-    return serve_cdn
+
+    def answering(page: Any) -> None:
+        tabs.answered.append(page)
+        serve_cdn(page)
+
+    return answering

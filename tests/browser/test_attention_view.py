@@ -469,4 +469,4 @@ def test_a_saved_file_lives_without_kernel_and_network(lab, maps, tabs, shows):
     view.get_by_test_id("head-2-2").click()
     assert np.abs(walked(view, 7, 7) - maps["first"][2, 2]).max() < 0.006
     shows(view, maps["first"][2, 2, 5], hovered="query-5", most=3)
-    page.context.close()
+    page.close()

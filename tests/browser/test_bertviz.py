@@ -41,7 +41,7 @@ def drawn(weights: np.ndarray, tabs: Any, cdn: Any, tmp_path: Path) -> Any:
 
     yield draw
     for page in pages:
-        page.context.close()
+        page.close()
 
 
 def test_head_view_draws_the_weights_of_one_layer(drawn, weights, soon):
@@ -87,4 +87,4 @@ def test_without_its_cdn_bertviz_draws_nothing(tmp_path, tabs, weights, soon):
     wanted = soon(asked, bool)
     assert page.locator("line").count() == 0
     assert all("cdnjs.cloudflare.com" in complaint for complaint in wanted)
-    page.context.close()
+    page.close()

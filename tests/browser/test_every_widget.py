@@ -50,7 +50,7 @@ def widget(request: pytest.FixtureRequest, folder: Any, tabs: Any) -> Any:
     page = tabs.open(offline=True)
     page.set_viewport_size({"width": 1025, "height": 760})
     yield drawn(page, path)
-    page.context.close()
+    page.close()
 
 
 def drawn(page: Any, path: Any) -> Any:

@@ -113,7 +113,7 @@ def test_a_saved_page_lives_on_its_own(shown, lab, tabs, weights, hovered, soon,
     close(json.loads(page.evaluate(CELLS)), weights)
     soon(lambda: paper(page), rgb((DARK if dark else LIGHT).paper))
     assert hovered(page, page.locator("body"), row=1, column=0)[1] == "key 0: <b>"
-    page.context.close()
+    page.close()
 
 
 def test_no_words_of_a_stored_map_meet_others_cover_cells_or_leave_the_page(tabs):
@@ -126,7 +126,7 @@ def test_no_words_of_a_stored_map_meet_others_cover_cells_or_leave_the_page(tabs
     assert len(found) > 50
     wrong = {where: words for where, figure in found if (words := page.evaluate(MEET, figure))}
     assert not wrong
-    page.context.close()
+    page.close()
 
 
 MEET = """async figure => {

@@ -400,7 +400,7 @@ def test_a_saved_file_lives_without_kernel_and_network(notebook, lab, tabs, tell
     says(studio, "pairs", count(expression, 31))
     assert studio.evaluate("view => view.scrollWidth <= view.clientWidth"), "wider than its place"
     page.screenshot(path=notebook.shots / "pattern-studio-saved.png", full_page=True)
-    page.context.close()
+    page.close()
 
 
 def test_a_narrow_page_has_room(notebook, lab, page):

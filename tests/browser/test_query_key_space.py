@@ -291,7 +291,7 @@ def test_without_webgl_a_canvas_draws(tabs: Any, notebook: Any, lab: Any, expect
     expect(space.get_by_test_id("stage")).to_have_attribute("data-renderer", "2d")
     expect(space.get_by_test_id("stage").and_(page.locator("[data-renderer]"))).to_be_visible()
     assert page.evaluate(PAINTED) > 500
-    page.context.close()
+    page.close()
 
 
 def test_webgl_draws_and_gives_its_context_back(saved: Any) -> None:

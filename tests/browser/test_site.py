@@ -223,4 +223,4 @@ def test_dark_reaches_the_page_its_figures_and_its_widgets(site, tabs, expect):
         title = page.locator("article section").first
         expect(page.locator("body")).to_have_css("background-color", paper)
         expect(title).to_be_visible()
-    page.context.close()
+    page.close()

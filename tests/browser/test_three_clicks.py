@@ -46,4 +46,4 @@ def test_from_the_first_lesson_to_that_of_a_mechanism(lab: Any, tabs: Any, expec
     print(f"{clicks} clicks, {seconds:.1f} s to {name}")
     assert clicks <= MOST_CLICKS
     assert seconds < MOST_SECONDS
-    page.context.close()
+    page.close()
