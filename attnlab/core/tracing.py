@@ -33,14 +33,15 @@ def plain() -> bool:
 
 
 def on_cpu(x: Tensor) -> bool:
-    """True on the CPU and on the meta device, which stands for it unless ``as_on_an_accelerator``:
-    what is counted there without being computed is what the CPU would compute."""
-    return x.device.type == "cpu" or (x.is_meta and not _accelerator.get())
+    """True on the CPU and on the meta device, on which what the CPU would compute is counted
+    without being computed; False for both where they stand for a GPU, ``as_on_an_accelerator``."""
+    return x.device.type in ("cpu", "meta") and not _accelerator.get()
 
 
 @contextmanager
 def as_on_an_accelerator() -> Iterator[None]:
-    """Within it, the meta device stands for a GPU: what is counted there is what it would do."""
+    """Within it, the CPU and the meta device stand for a GPU: what is counted there is what it
+    would do."""
     before = _accelerator.set(True)
     try:
         yield

@@ -16,7 +16,6 @@ import sys
 import textwrap
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -657,13 +656,13 @@ def lines_executed(layer: nn.Module, x: Tensor) -> set[tuple[str, int]]:
 
 # ---- costs
 
-SHORT, FEW, BLOCKS, SOME, MANY, MOST = (
-    (n // 4, n // 2, n) for n in (127, 509, 2039, 4093, 8191, 16_381)
-)
+SHORT, FEW, BLOCKS, SOME, MANY, MOST = ((n // 4, n) for n in (127, 509, 2039, 4093, 8191, 16_381))
 LOOP = 4  # operations per token from which on a layer counts as a loop
 ENOUGH = 300  # pairs of tiles, in which growth shows beside what is called once
 STEPS = (7, 15, 67)  # lengths at which a loop over tokens shows that its steps are alike: the last
 # is longer than a chunk of 64, the largest that a page has unless told another
+SMALL = 1 << 16  # elements of the largest tensor up to which the CPU computes a call sooner than
+# the meta device, which computes nothing, follows it
 LARGE = 1 << 20  # elements from which on a tensor takes longer to compute than to follow
 
 
@@ -696,8 +695,8 @@ def test_cost_grows_as_claimed(card: Card, variant: int) -> None:
 
 @pytest.mark.parametrize("card", EACH)
 def test_launches_grow_as_claimed(card: Card) -> None:
-    """How many operations a forward and a backward pass call on an accelerator: counted on the meta
-    device, which computes nothing. What is said to grow does, in one variant at least."""
+    """How many operations a forward and a backward pass call on an accelerator, for which another
+    device stands. What is said to grow does, in one variant at least."""
     for form in card.forms:
         grow = []
         for variant in range(len(variants(card))):
@@ -724,29 +723,29 @@ def _launches(card: Card, variant: int, form: str) -> tuple[sympy.Expr, tuple[in
     lengths = _lengths(card, variant, form)
     made: dict[str, Any] = {"form": form} if "form" in card.option_names() else {}
     capacity: dict[str, Any] = {"max_len": lengths[-1]} if _needs_capacity(card, variant) else {}
-    claim = _in_n_alone(card, "launches", form, _with(card, variant, capacity))
+    options = _with(card, variant, capacity)
+    claim = _in_n_alone(card, "launches", form, options)
     if claim.free_symbols:  # what grows takes long to count
-        lengths = (SHORT if lengths == FEW else lengths)[::2]
+        lengths = SHORT if lengths == FEW else lengths
         if form == "tiled":  # each pair of tiles calls some
             lengths = _few_pairs(claim, lengths, vars(chosen(card, variant))["tile"])
+    layer = module(card, variant, **made, **capacity).float()
+    largest = _at(_in_n_alone(card, "memory", form, options), lengths)[-1]
     # Structures are read, and PyTorch's LSTM is one kernel on every device but the meta one.
-    device = "cpu" if card.family == "structure" or (card.name, form) == LSTM else "meta"
-    layer = module(card, variant, **made, **capacity).float().to(device)
+    computed = card.family == "structure" or (card.name, form) == LSTM
+    computed |= bool(claim.free_symbols) and form != "blocked" and largest <= SMALL
+    device = "cpu" if computed else "meta"
+    short = _largest_option(card, variant) < STEPS[-1]  # no chunk is longer than an option
     with as_on_an_accelerator():
-        called = partial(_called, layer, device=device)
-        if claim in letters("n") and form != "blocked":
-            return claim, *_of_a_loop(lengths, called, _largest_option(card, variant))
-        return claim, lengths, called(lengths)
-
-
-def _of_a_loop(
-    lengths: tuple[int, ...], called: Callable[[tuple[int, ...]], list[int]], largest: int
-) -> tuple[tuple[int, ...], list[int]]:
-    """What is called at ``STEPS``, where the tokens are alike and no chunk is longer, as none is
-    than the ``largest`` option; otherwise at ``lengths``, which take long to count."""
-    if largest < STEPS[-1] and _alike(counted := called(STEPS)):
-        return STEPS, counted
-    return lengths, called(lengths)
+        loops = claim in letters("n") and form != "blocked" and short
+        if loops and _alike(counted := _called(layer, STEPS, "cpu")):
+            return claim, STEPS, counted
+        called = _called(layer.to(device), lengths, device)
+        if not claim.free_symbols and called[-1] > called[0]:  # perhaps from some length on
+            half = (lengths[-1] // 2,)
+            lengths = (*half, *lengths)
+            called = [*_called(layer, half, device), *called]
+        return claim, lengths, called
 
 
 def _called(layer: nn.Module, lengths: Sequence[int], device: str) -> list[int]:
@@ -900,7 +899,7 @@ def _lengths(card: Card, variant: int, form: str) -> tuple[int, ...]:
     largest = _largest_option(card, variant)
     if "max_len" in variants(card)[variant]:
         longest = variants(card)[variant]["max_len"]
-        return longest // 4, longest // 2, longest
+        return longest // 4, longest
     if form == "recurrent" or (form == "tiled" and largest < 16):
         return SHORT
     if form == "blocked" and largest > 256:
