@@ -4,7 +4,8 @@
 ``notebook_7``  another server of the same kind, for Jupyter Notebook 7
 ``tabs``        opens pages, and remembers what they asked for and what went wrong in them
 ``opened``      a notebook in JupyterLab, from cells given as text: run it, read it; closed after
-                the last test of the file, that of ``opened_alone`` after its own
+                the last test of the file
+``opened_alone`` a lesson in JupyterLab, in place of the one before it
 ``page``        a tab for saved files, one for all tests, as good as new at the beginning of each
 ``expect``      playwright's: asserts that something comes to be so
 ``soon``        the same for whatever can be read
@@ -13,6 +14,7 @@ After every test no tab may have an error in its console, nor have asked for ano
 """
 
 import contextlib
+import copy
 import importlib.util
 import json
 import os
@@ -53,6 +55,8 @@ HARMLESS = {
     "interrupts; its slider waits for none, and one click starts two frames",
     r"^error: TypeError: [^\n]*reading 'schema'\)\n[^\n]*/notebook_core\.": "Notebook 7's "
     "shortcuts ask for settings of a plugin that still loads; no line of ours is in the trace",
+    r"^console: Could not restore the debugger state: Canceled future for debug_request": "a "
+    "notebook's debugger still asks its kernel, which ends with the test",
 }
 """What a page may complain of (a pattern of the whole complaint), and why we are not at fault."""
 PATIENT = f"""{{
@@ -446,6 +450,19 @@ class Notebook:
     def __init__(self, page: Any, server: str, place: str) -> None:
         self.page, self.server = page, server
         page.goto(f"{server}/{place}")
+        self._wait()
+
+    def after(self, name: str) -> "Notebook":
+        """Another notebook in this one's place, as when a reader goes on to the next lesson.
+
+        To load JupyterLab takes longer than most notebooks run."""
+        following = copy.copy(self)
+        self.page.evaluate(NEXT, name)
+        following._wait()
+        return following
+
+    def _wait(self) -> None:
+        page = self.page
         page.locator(".jp-NotebookPanel .jp-Notebook").wait_for()
         page.locator(".jp-CodeCell").first.wait_for()
 
@@ -479,13 +496,26 @@ class Notebook:
     def close(self) -> None:
         """The page and its kernel end, so that neither is at work beside the next test."""
         kernel = self.page.evaluate(KERNEL)
-        context = self.page.context
         self.page.close()
+        self._end(kernel)
+
+    def leave(self) -> None:
+        """The same where the page may no longer answer: all kernels of the server end."""
+        self.page.close()
+        for kernel in self.page.context.request.get(f"{self.server}/api/kernels").json():
+            self._end(kernel["id"])
+
+    def _end(self, kernel: str) -> None:
+        context = self.page.context
         known = {cookie["name"]: cookie["value"] for cookie in context.cookies(self.server)}
         gone = context.request.delete(
             f"{self.server}/api/kernels/{kernel}", headers={"X-XSRFToken": known.get("_xsrf", "")}
         )
         assert gone.ok, gone.status_text
+
+    def rest(self) -> None:
+        """The kernel ends; the page stays."""
+        self.page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
 
     def saved(self) -> list[dict[str, Any]]:
         """The code cells with their outputs, as they would be saved."""
@@ -643,6 +673,12 @@ CONTROLS = """area => [...area.querySelectorAll(
     return [node.outerHTML.slice(0, 90), left, top, right, bottom];
   })
   .filter(([, left, top, right, bottom]) => left < right && top < bottom)"""
+NEXT = """async name => {
+  const {shell, commands} = window.jupyterapp;
+  const last = shell.currentWidget;
+  await commands.execute('docmanager:open', {path: name, factory: 'Notebook'});
+  last.dispose();
+}"""
 KERNEL = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.id"
 IDLE = """() => {
   const panel = window.jupyterapp?.shell?.currentWidget;
@@ -657,10 +693,38 @@ def opened(lab: Lab, tabs: Tabs) -> Iterator[Callable[..., Notebook]]:
         yield open_one
 
 
+NOTEBOOKS_A_PAGE = 8
+"""JupyterLab keeps something of every notebook that it has shown."""
+
+
+@pytest.fixture(scope="session")
+def _lessons_page() -> list[Notebook]:
+    """The notebooks that were opened one after the other in the page that is open, if one is."""
+    return []
+
+
 @pytest.fixture
-def opened_alone(lab: Lab, tabs: Tabs) -> Iterator[Callable[..., Notebook]]:
-    with opening(tabs, lab, "lab/workspaces/tests-{stem}/tree/{name}") as open_one:
-        yield open_one
+def opened_alone(
+    lab: Lab, tabs: Tabs, request: pytest.FixtureRequest, _lessons_page: list[Notebook]
+) -> Iterator[Callable[[str], Notebook]]:
+    """Opens a notebook in the page of the one before; after a test that fails in a new one."""
+    failed = request.session.testsfailed
+
+    def open_one(name: str) -> Notebook:
+        if _lessons_page:
+            _lessons_page.append(_lessons_page[-1].after(name))
+        else:
+            place = f"lab/workspaces/tests-{Path(name).stem}/tree/{name}"
+            _lessons_page.append(Notebook(tabs.open(), lab.url, place))
+        return _lessons_page[-1]
+
+    yield open_one
+    if request.session.testsfailed > failed or len(_lessons_page) == NOTEBOOKS_A_PAGE:
+        for book in _lessons_page[-1:]:
+            book.leave()
+        _lessons_page.clear()
+    else:
+        _lessons_page[-1].rest()
 
 
 @pytest.fixture(scope="module")
