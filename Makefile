@@ -88,9 +88,10 @@ check-widgets: ## Rebuild the widgets' front ends, compare with what is committe
 		echo "Skipped: node and npm are missing, so the widgets' front ends are not rebuilt and compared."; \
 	fi
 
+# What the tests of a file share is made once, by the one worker that runs the file.
 .PHONY: check-tests
 check-tests: $(INSTALLED)
-	$(PYTEST) --ignore=tests/browser tests
+	$(PYTEST) --dist loadfile --ignore=tests/browser tests
 
 .PHONY: check-claims
 check-claims: $(INSTALLED) ## Run the claims of every mechanism and the tests of core, as on other Pythons
