@@ -219,12 +219,12 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, Any]:
     Those that have a name: a module without ``__init__`` has ``*args`` and ``**kwargs`` of PyTorch.
     """
     target = function.__init__ if isinstance(function, type) else function  # type: ignore[misc]
-    read = _named if isinstance(function, type | types.FunctionType) else _named.__wrapped__
+    read = _by_name if isinstance(function, type | types.FunctionType) else _by_name.__wrapped__
     return dict(read(function, target))
 
 
 @functools.lru_cache(maxsize=1024)
-def _named(function: Callable[..., Any], target: Callable[..., Any]) -> dict[str, Any]:
+def _by_name(function: Callable[..., Any], target: Callable[..., Any]) -> dict[str, Any]:
     """Of a function or a class it is read once: that takes longer than many a layer does."""
     hints = typing.get_type_hints(inspect.unwrap(target), include_extras=True)
     nameless = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
