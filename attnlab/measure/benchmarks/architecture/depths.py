@@ -1,7 +1,7 @@
 """Ways through twelve layers beside the plain one: time, peak of memory, and parameters."""
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -36,7 +36,7 @@ MOST = {"checkpointed": 0.3, "reversible": 0.3}
 
 def rows(*, quick: bool, threads: int) -> Iterator[Row]:
     """fp32, batch 1, dim 256, 4 heads, a feed-forward layer of 1,024, both passes in training."""
-    n, repeats = (64, 2) if quick else (LONG, 11)
+    n, repeats = (16, 2) if quick else (LONG, 11)
     made = {name: model(n, LAYERS, **way) for name, way in WAYS.items()}
     calls: dict[str, Callable[[], object]] = {
         name: partial(_passes, each, _tokens(n)) for name, each in made.items()
@@ -65,10 +65,12 @@ def model(n: int, layers: int, **way: Any) -> TinyTransformer:
     return made.train()
 
 
+@cache
 def peak(name: str, layers: int) -> tuple[int, int]:
     """The most bytes of both passes, counted, and those of them that gradients of parameters are
     in the end."""
-    one = model(LONG, layers, **WAYS[name]).to("meta")
+    with torch.device("meta"):
+        one = model(LONG, layers, **WAYS[name])
     gradients = sum(p.numel() * p.element_size() for p in one.parameters())
     return count(one, _tokens(LONG).to("meta"), backward=True).peak_bytes, gradients
 
