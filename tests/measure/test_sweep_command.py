@@ -1,8 +1,9 @@
 """`python -m attnlab.measure`: the sweep from the command line, interrupted and resumed."""
 
 import json
+import os
 import re
-import subprocess
+import runpy
 import sys
 
 import pytest
@@ -124,21 +125,22 @@ def test_two_runs_are_compared(tmp_path, capsys):
 def test_two_processes_share_a_sweep_and_their_files_merge(tmp_path):
     """Each writes its part at the same time; the whole sweep then finds nothing left to measure."""
     mechanisms, options = ["linear", "linformer", "fnet"], [*SMALL, "--passes", "forward"]
-    command = [sys.executable, "-m", "attnlab.measure", "sweep", *mechanisms, *options]
     files = [tmp_path / f"part-{number}.jsonl" for number in (1, 2)]
-    running = [
-        subprocess.Popen(
-            [*command, "--part", f"{number}/2", "--json", str(file)],
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-        )
-        for number, file in enumerate(files, 1)
-    ]  # fmt: skip
-    try:
-        ends = [(each.communicate(timeout=300)[1], each.returncode) for each in running]
-    finally:
-        for each in running:
-            each.kill()
-    assert [code for _, code in ends] == [0, 0], ends
+    running = []
+    for number, file in enumerate(files, 1):
+        part = ["--part", f"{number}/2", "--json", str(file)]
+        if not (process := os.fork()):
+            code = 1
+            try:
+                del sys.modules["attnlab.measure.__main__"]  # it is to run, not to be imported
+                sys.argv[1:] = ["sweep", *mechanisms, *options, *part]
+                runpy.run_module("attnlab.measure", run_name="__main__")
+            except SystemExit as ended:
+                code = ended.code
+            finally:
+                os._exit(code)
+        running.append(process)
+    assert [os.waitpid(process, 0)[1] for process in running] == [0, 0]
     parts = [read(file) for file in files]
     assert [{row["mechanism"] for row in rows} for rows in parts] == [
         {"linear", "fnet"},

@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-import sys
+import tempfile
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+
+from tests import warm_python
 
 ROOT = Path(__file__).parents[2]
 
@@ -157,8 +159,23 @@ def weights() -> Callable[[nn.Module], dict[str, Tensor]]:
     return lambda model: {n: t.detach().clone() for n, t in model.state_dict().items()}
 
 
+@pytest.fixture(scope="session")
+def python() -> Iterator[str]:
+    """A Python that has imported what trains; two processes of it differ in how they hash text."""
+    prepared = (
+        "import accelerate.commands.launch, torch.distributed.fsdp, torch._dynamo\n"
+        "import attnlab.catalog, attnlab.train, tests.train.test_sharding\n"
+        "attnlab.catalog.shelf()\n"
+    )
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        warm_python.command(Path(folder), prepared) as warm,
+    ):
+        yield warm
+
+
 @pytest.fixture
-def script(tmp_path: Path) -> Callable[..., list[str]]:
+def script(tmp_path: Path, python: str) -> Callable[..., list[str]]:
     """Writes a program that knows ToyModel, ToyTask and fit; returns its command."""
 
     def write(body: str, name: str = "program.py") -> list[str]:
@@ -172,7 +189,7 @@ def script(tmp_path: Path) -> Callable[..., list[str]]:
         """
         path = tmp_path / name
         path.write_text(textwrap.dedent(head) + textwrap.dedent(body), encoding="utf-8")
-        return [sys.executable, str(path)]
+        return [python, str(path)]
 
     return write
 

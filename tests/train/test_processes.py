@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,7 +19,7 @@ WAYS = [("accelerate", False), ("torchrun", False), ("torchrun", True)]
 
 
 def launched(launcher: str, command: list[str]) -> list[str]:
-    return [sys.executable, "-m", *LAUNCHERS[launcher].split(), *command[1:]]
+    return [command[0], "-m", *LAUNCHERS[launcher].split(), *command[1:]]
 
 
 @pytest.mark.slow
