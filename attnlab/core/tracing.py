@@ -35,7 +35,8 @@ def plain() -> bool:
 def on_cpu(x: Tensor) -> bool:
     """True on the CPU and on the meta device, on which what the CPU would compute is counted
     without being computed; False for both where they stand for a GPU, ``as_on_an_accelerator``."""
-    return x.device.type in ("cpu", "meta") and not _accelerator.get()
+    stands_for_a_gpu = not torch.compiler.is_compiling() and _accelerator.get()
+    return x.device.type in ("cpu", "meta") and not stands_for_a_gpu  # a compiler cannot ask
 
 
 @contextmanager
