@@ -33,15 +33,15 @@ export PYTHONDONTWRITEBYTECODE =
 
 # Every check runs, whatever the ones before it said; one failure is enough to fail.
 # What takes one core runs beside the rest: front ends, which need no environment, while it is built,
-# types beside the versions that are tried at the end.
+# types beside the versions that are tried at the end and the first tests.
 EACH := --no-print-directory --keep-going
 .PHONY: test
 test: ## Run every check: format, lint, types, tests, lessons
 	@code=0; $(MAKE) $(EACH) -j 2 $(INSTALLED) check-widgets || code=1; \
 	[ -e $(INSTALLED) ] || exit 1; \
 	$(MAKE) $(EACH) check-format check-lint || code=1; \
-	$(MAKE) $(EACH) -j 2 check-types $(VENV)/colab $(VENV)/lowest || code=1; \
-	$(MAKE) $(EACH) check-tests check-browser check-colab check-lowest || code=1; \
+	$(MAKE) $(EACH) -j 2 check-types $(VENV)/colab $(VENV)/lowest check-tests || code=1; \
+	$(MAKE) $(EACH) check-browser check-colab check-lowest || code=1; \
 	exit $$code
 	@echo "Every check passed."
 
@@ -116,8 +116,9 @@ check-browser: $(INSTALLED)
 		set -x; $(LESSONS) notebooks; \
 	fi
 
-# The widgets and four lessons with what shows a widget on Colab, then with the lowest versions that
-# pyproject.toml allows. PYTHONPATH (whole, as kernels start elsewhere) lays these over; torch stays.
+# The widgets with the lowest versions that pyproject.toml allows; then, with what shows a widget on
+# Colab, which lies between those and the pinned ones, what every widget is asked, and four lessons.
+# PYTHONPATH (whole, as kernels start elsewhere) lays these versions over; torch stays.
 # ipywidgets 7 itself uses what traitlets 5.7 calls deprecated, and transformers 4.48 what torch does.
 OLD_WIDGETS := -W "ignore:Deprecated in traitlets 4.1:DeprecationWarning" \
 	-W 'ignore:`torch.jit.script` is deprecated:DeprecationWarning'
@@ -125,8 +126,8 @@ ON_COLAB := 00_start_here 04_reading_attention 11_longformer_bigbird_etc 60_quer
 LESSONS := ATTNLAB_TRY_PREDICTIONS=1 $(RUN) -m pytest -n $(WORKERS) --dist loadfile -p no:cacheprovider \
 	--nbval-lax --nbval-current-env --nbval-cell-timeout=600 --nbval-kernel-startup-timeout=300
 .PHONY: check-colab
-check-colab: $(VENV)/colab ## Try the widgets and four lessons on Colab's versions of what shows a widget
-	PYTHONPATH=$(CURDIR)/$< $(PYTEST) $(OLD_WIDGETS) tests/widgets
+check-colab: $(VENV)/colab ## Try every widget and four lessons on Colab's versions of what shows a widget
+	PYTHONPATH=$(CURDIR)/$< $(PYTEST) $(OLD_WIDGETS) tests/widgets/test_every_widget.py
 	PYTHONPATH=$(CURDIR)/$< $(LESSONS) $(ON_COLAB:%=notebooks/%.ipynb)
 
 .PHONY: check-lowest

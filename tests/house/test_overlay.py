@@ -1,8 +1,10 @@
 """What `.ci/overlay.py` lays over the environment, and how it compares the record of Colab."""
 
+import re
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,6 +26,15 @@ def test_the_lowest_are_the_bounds_and_never_torch(overlay):
     lines = (ROOT / "pyproject.toml").read_text()
     for name in ("numpy", "jaxtyping", "traitlets", "ipywidgets", "plotly", "pillow"):
         assert f'"{name}>={found[name]}"' in lines
+
+
+def test_what_shows_a_widget_on_colab_is_between_the_lowest_and_the_pinned_versions(overlay):
+    """Were it not, the tests that run with both ends alone would say nothing of Colab."""
+    lowest, pins = overlay.lowest(), (ROOT / "constraints.txt").read_text()
+    pinned = dict(re.findall(r"^([\w.-]+)==(\S+)", pins, re.MULTILINE))
+    for name in ("anywidget", "ipywidgets", "plotly", "traitlets"):
+        found = Version(overlay.colab()[name])
+        assert Version(lowest[name]) <= found <= Version(pinned[name]), name
 
 
 def test_a_newer_list_is_seen(overlay, tmp_path):
