@@ -14,10 +14,10 @@ import gc
 import math
 import numbers
 import reprlib
+import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -82,7 +82,7 @@ def count(function: Callable[..., Any], *args: Any, backward: bool = False) -> C
         raise TypeError(f"`backward` should be True or False, got {reprlib.repr(backward)}")
     _first_dispatch()
     ledger = _Ledger()
-    with _steady():
+    with _STEADY:
         with ledger:
             result = function(*args)
         gradients = _gradients(result, ledger) if backward else None
@@ -283,18 +283,34 @@ def _leaves(outputs: list[Tensor]) -> list[Tensor] | None:
     return list(leaves.values())
 
 
-@contextmanager
-def _steady() -> Iterator[None]:
-    """Switch off garbage collection, whose timing varies, and nn.MultiheadAttention's fast path."""
-    collecting, fast = gc.isenabled(), torch.backends.mha.get_fastpath_enabled()
-    gc.disable()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fast)
-        if collecting:
-            gc.enable()
+class _Steady:
+    """Within it garbage collection, whose timing varies, and nn.MultiheadAttention's fast path are
+    off. Both are settings of the whole process, and counts may overlap in several threads: the
+    first to begin switches them off, the last to end brings them back."""
+
+    def __init__(self) -> None:
+        self.lock, self.running = threading.Lock(), 0
+        self.collecting = self.fast = True
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if not self.running:
+                self.collecting = gc.isenabled()
+                self.fast = torch.backends.mha.get_fastpath_enabled()
+                gc.disable()
+                torch.backends.mha.set_fastpath_enabled(False)
+            self.running += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self.lock:
+            self.running -= 1
+            if not self.running:
+                torch.backends.mha.set_fastpath_enabled(self.fast)
+                if self.collecting:
+                    gc.enable()
+
+
+_STEADY = _Steady()
 
 
 class Exponent(NamedTuple):

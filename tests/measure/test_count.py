@@ -4,6 +4,7 @@ import gc
 import math
 import subprocess
 import sys
+import threading
 
 import pytest
 import sympy
@@ -250,6 +251,28 @@ def test_opaque_kernels_are_refused_and_settings_come_back():
     module = torch.nn.Bilinear(2, 3, 5)
     with pytest.raises(ValueError, match="cannot see inside the kernel _trilinear"):
         count(module, torch.randn(7, 2), torch.randn(7, 3))
+    assert torch.backends.mha.get_fastpath_enabled()
+    assert gc.isenabled()
+
+
+def test_settings_come_back_after_counts_that_overlap():
+    """A widget may count beside a cell that counts; here the one that began first ends first."""
+    began, end = threading.Event(), threading.Event()
+
+    def first():
+        began.set()
+        assert end.wait(60)
+
+    beside = threading.Thread(target=count, args=(first,))
+    beside.start()
+    assert began.wait(60)
+
+    def second():
+        end.set()
+        beside.join(60)
+
+    count(second)
+    assert not beside.is_alive()
     assert torch.backends.mha.get_fastpath_enabled()
     assert gc.isenabled()
 
