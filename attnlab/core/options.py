@@ -225,7 +225,8 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=1024)
 def _by_name(function: Callable[..., Any], target: Callable[..., Any]) -> dict[str, Any]:
-    """Of a function or a class it is read once: that takes longer than many a layer does."""
+    """The parameters of a function or a class, read once: to read them takes longer than to build
+    many a layer."""
     hints = typing.get_type_hints(inspect.unwrap(target), include_extras=True)
     nameless = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     taken = inspect.signature(function).parameters.values()

@@ -735,17 +735,29 @@ def _launches(card: Card, variant: int, form: str) -> tuple[sympy.Expr, tuple[in
     computed = card.family == "structure" or (card.name, form) == LSTM
     computed |= bool(claim.free_symbols) and form != "blocked" and largest <= SMALL
     device = "cpu" if computed else "meta"
-    short = _largest_option(card, variant) < STEPS[-1]  # no chunk is longer than an option
+
+    def called(at: tuple[int, ...]) -> list[int]:
+        place = "cpu" if at == STEPS else device
+        return _called(layer.to(place), at, place)
+
     with as_on_an_accelerator():
-        loops = claim in letters("n") and form != "blocked" and short
-        if loops and _alike(counted := _called(layer, STEPS, "cpu")):
-            return claim, STEPS, counted
-        called = _called(layer.to(device), lengths, device)
-        if not claim.free_symbols and called[-1] > called[0]:  # perhaps from some length on
+        if claim in letters("n") and form != "blocked":
+            return claim, *_of_a_loop(lengths, called, _largest_option(card, variant))
+        counted = called(lengths)
+        if not claim.free_symbols and counted[-1] > counted[0]:  # perhaps from some length on
             half = (lengths[-1] // 2,)
-            lengths = (*half, *lengths)
-            called = [*_called(layer, half, device), *called]
-        return claim, lengths, called
+            return claim, (*half, *lengths), [*called(half), *counted]
+        return claim, lengths, counted
+
+
+def _of_a_loop(
+    lengths: tuple[int, ...], called: Callable[[tuple[int, ...]], list[int]], largest: int
+) -> tuple[tuple[int, ...], list[int]]:
+    """What is called at ``STEPS``, where the tokens are alike and no chunk is longer, as none is
+    than the ``largest`` option; otherwise at ``lengths``, which take long to count."""
+    if largest < STEPS[-1] and _alike(counted := called(STEPS)):
+        return STEPS, counted
+    return lengths, called(lengths)
 
 
 def _called(layer: nn.Module, lengths: Sequence[int], device: str) -> list[int]:
