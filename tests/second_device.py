@@ -30,7 +30,7 @@ NewGenerator = torch.Generator
 
 @functools.cache
 def the_device() -> torch.device:
-    """The device."""
+    """The pretend device, made once: an operation asks for it often."""
     return torch.device(NAME, 0)
 
 
