@@ -105,16 +105,22 @@ check-machines: $(INSTALLED) ## Run a selection of TESTS as other processors and
 
 # Each lesson is executed once: in the browser, or without one where there is none. Cells tagged
 # nbval-check-output are compared strictly, the others must run without an error.
+# Their trainings are rehearsed: `make check` and `make check-lessons` take every step.
 # A page may be late where the machine is busy: tests that fail are tried once more, in a new browser.
 FAILED_ONES := --last-failed --last-failed-no-failures none
 .PHONY: check-browser
 check-browser: $(INSTALLED)
 	@if command -v chromium >/dev/null || [ "$$CI" = true ]; then set -x; \
+		export ATTNLAB_REHEARSED_TRAINING=1; \
 		$(PYTEST) tests/browser || $(PYTEST) $(FAILED_ONES) tests/browser; \
 	else \
 		echo "Skipped: chromium is missing, so the widgets are not tried; the lessons run without it."; \
 		set -x; $(LESSONS) notebooks; \
 	fi
+
+.PHONY: check-lessons
+check-lessons: $(INSTALLED) ## Run every lesson in the browser with all steps of its trainings
+	$(PYTEST) tests/browser/test_lessons.py
 
 # The widgets with the lowest versions that pyproject.toml allows; then, with what shows a widget on
 # Colab, which lies between those and the pinned ones, what every widget is asked, and four lessons.

@@ -134,8 +134,10 @@ def read_config(path: str | Path) -> tuple[dict[str, Any], dict[str, str]]:
 def load(make: Callable[..., Model], config: Mapping[str, Any], path: str | Path) -> Model:
     """``make(**config)`` with the weights of ``path``, if these are the weights it asks for.
 
-    Where the config is all names and numbers, the model is first built on the meta device, without
-    memory, so that a damaged config cannot allocate more memory than its file needs.
+    A digest proves that neither config nor weights are damaged. Without one, and where the config
+    is all names and numbers, the model is first built on the meta device, without memory, so that a
+    damaged config cannot allocate more memory than its file needs. (PyTorch imports its compiler to
+    draw numbers on that device, which takes longer than all else.)
     """
     shapes = _open(path, _shapes)
     layers = config.get("layers")
@@ -144,12 +146,14 @@ def load(make: Callable[..., Model], config: Mapping[str, Any], path: str | Path
             f"the config inside {path} asks for {layers} layers, but the file holds only "
             f"{len(shapes)} tensors: it is damaged"
         )
-    if _is_json(config):
+    proved = load_tensors(path) if _open(path, _has_digest) else None
+    if proved is None and _is_json(config):
         with torch.device("meta"):
             _check_fit(_rebuilt(make, config, path), shapes, path)
     model = _rebuilt(make, config, path)
     _check_fit(model, shapes, path)
-    model.load_state_dict(load_tensors(path), strict=False)  # second names may be missing
+    tensors = load_tensors(path) if proved is None else proved
+    model.load_state_dict(tensors, strict=False)  # second names may be missing
     return model
 
 
@@ -164,6 +168,10 @@ def load_tensors(path: str | Path) -> dict[str, Tensor]:
             "another copy of it"
         )
     return tensors
+
+
+def _has_digest(file: Any) -> bool:
+    return DIGEST in (file.metadata() or {})
 
 
 def _nearly_digest(name: str) -> bool:

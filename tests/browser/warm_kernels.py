@@ -20,7 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.browser import green
+from tests.browser import green, rehearsal
 
 PACKAGES = ("attnlab", "attnlab_widgets")
 KERNELS = "attnlab.core.kernels."
@@ -87,6 +87,8 @@ def become_kernel(line: socket.socket | None, asked: dict[str, object]) -> None:
     name = Path(os.environ.get("JPY_SESSION_NAME", "")).name
     if (folder := os.environ.get("ATTNLAB_WATCHED_LESSONS")) and name in green.lessons():
         green.watch(Path(folder) / f"{Path(name).stem}.txt")
+    if rehearsal.VARIABLE in os.environ and name in green.lessons():
+        rehearsal.rehearse(name)
     sys.argv = ["ipykernel_launcher", "-f", str(asked["file"])]
     sys.path.insert(0, "")  # as Jupyter starts them: what lies beside the notebook is found
     IPKernelApp.launch_instance()

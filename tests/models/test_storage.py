@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 import time
 
 import pytest
@@ -219,15 +221,18 @@ def test_whole_numbers_are_no_weights(make, tmp_path):
 
 @pytest.mark.parametrize("name", [card.name for card in cards() if card.mixes])
 def test_every_mechanism_is_saved_and_loaded(make, tokens, tmp_path, name):
-    """The model is built without memory first, on the meta device, which each one must allow."""
+    """Without a digest the model is built without memory first, which each one must allow."""
     causal = card(name).causal != "never"
     model = make("language_model" if causal else "classifier", attention=name)
     model.save(tmp_path / "m")
-    again = TinyTransformer.load(tmp_path / "m").eval()
-    assert all(
-        torch.equal(a, b)
-        for a, b in zip(again.state_dict().values(), model.state_dict().values(), strict=True)
-    )
+    config = {"config": json.dumps(model.config)}
+    save_file(load_file(tmp_path / "m"), tmp_path / "without a digest", config)
+    for written in ("m", "without a digest"):
+        again = TinyTransformer.load(tmp_path / written).eval()
+        assert all(
+            torch.equal(a, b)
+            for a, b in zip(again.state_dict().values(), model.state_dict().values(), strict=True)
+        )
     real = torch.ones(tokens.shape, dtype=torch.bool)
     given = extra_inputs(card(name), real)
     torch.testing.assert_close(again(tokens, **given), model(tokens, **given))
@@ -286,3 +291,17 @@ def test_a_mechanism_that_this_version_lacks_is_named_with_the_file(make, tmp_pa
     storage.save(model, path, model.config | {"attention": "longfomer"}, {})
     with pytest.raises(ValueError, match=r"model\.safetensors .*there is no mechanism 'longfomer'"):
         TinyTransformer.load(path)
+
+
+LOADED = """
+import sys
+from attnlab.pretrained import load
+load("documentation")
+print("torch._dynamo" in sys.modules)
+"""
+
+
+def test_loading_a_shipped_model_does_not_import_the_compiler():
+    """Which takes longer than all else, and which numbers on the meta device bring."""
+    ran = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True)
+    assert ran.stdout == "False\n"
