@@ -3,9 +3,10 @@
 Most of what the lessons compute is the training of small models, some twenty minutes of it. Whether
 a cell runs and draws does not depend on how well its model has learned. So where ``VARIABLE`` is
 set, a lesson's kernel computes the ``FIRST`` steps of a run, every ``EVERY``-th after them and the
-last; the steps between have a row, evaluations and callbacks as always, but the weights stay.
-Lessons of which a compared output follows from a training are in ``WHOLE``. `make check`, which
-runs the lessons that a change touches, and `make check-lessons`, which runs all, take every step.
+last; the steps between have a row, evaluations and callbacks as always, but the weights stay. What
+the tag `holds-with-room` says of trained models is compared only where all steps are taken: by
+`make check`, which runs the lessons that a change touches, and by `make check-lessons`, which runs
+all. Lessons that cannot do without are in ``WHOLE``.
 """
 
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 VARIABLE = "ATTNLAB_REHEARSED_TRAINING"
 FIRST, EVERY = 10, 10
 WHOLE: frozenset[str] = frozenset()
-"""Lessons that are trained whole: what they compare with what is stored, a training decides."""
+"""Lessons that are always trained whole."""
 
 
 def rehearse(lesson: str) -> None:
