@@ -90,10 +90,12 @@ check-widgets: ## Rebuild the widgets' front ends, compare with what is committe
 		echo "Skipped: node and npm are missing, so the widgets' front ends are not rebuilt and compared."; \
 	fi
 
-# What the tests of a file share is made once, by the one worker that runs the file.
+# What the tests of a file share is made once, by the one worker that runs the file. Widgets are tried
+# as a whole in the browser and with the lowest versions; here and on Colab's, what each is asked.
+OF_WIDGETS := tests/widgets/test_every_widget.py
 .PHONY: check-tests
 check-tests: $(INSTALLED)
-	$(PYTEST) --dist loadfile --ignore=tests/browser tests
+	$(PYTEST) --dist loadfile --ignore=tests/browser --ignore=tests/widgets tests $(OF_WIDGETS)
 
 .PHONY: check-claims
 check-claims: $(INSTALLED) ## Run the claims of every mechanism and the tests of core, as on other Pythons
@@ -135,7 +137,7 @@ LESSONS := ATTNLAB_TRY_PREDICTIONS=1 $(RUN) -m pytest -n $(WORKERS) --dist loadf
 	--nbval-lax --nbval-current-env --nbval-cell-timeout=600 --nbval-kernel-startup-timeout=300
 .PHONY: check-colab
 check-colab: $(VENV)/colab ## Try every widget and four lessons on Colab's versions of what shows a widget
-	PYTHONPATH=$(CURDIR)/$< $(PYTEST) $(OLD_WIDGETS) tests/widgets/test_every_widget.py
+	PYTHONPATH=$(CURDIR)/$< $(PYTEST) $(OLD_WIDGETS) $(OF_WIDGETS)
 	PYTHONPATH=$(CURDIR)/$< $(LESSONS) $(ON_COLAB:%=notebooks/%.ipynb)
 
 .PHONY: check-lowest

@@ -178,7 +178,9 @@ def test_every_check_runs_though_the_first_fails(make, tmp_path):
     assert steps(calls) == ["ruff", "ruff", "mypy", *5 * ["pytest"]]
     assert "-m ruff format --check ." in calls
     unit, browser, *elsewhere = (call for call in calls if "-m pytest" in call)
-    assert unit.endswith("--ignore=tests/browser tests")
+    assert unit.endswith(
+        "--ignore=tests/browser --ignore=tests/widgets tests tests/widgets/test_every_widget.py"
+    )
     assert browser.endswith(" tests/browser")
     assert [call.split()[-1].split("/")[0] for call in elsewhere] == ["tests", "notebooks", "tests"]
 
