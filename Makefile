@@ -114,7 +114,7 @@ check-machines: $(INSTALLED) ## Run a selection of TESTS as other processors and
 FAILED_ONES := --last-failed --last-failed-no-failures none
 .PHONY: check-browser
 check-browser: $(INSTALLED)
-	@if command -v chromium >/dev/null || [ "$$CI" = true ]; then set -x; \
+	@if { command -v chromium-headless-shell || command -v chromium; } >/dev/null || [ "$$CI" = true ]; then set -x; \
 		export ATTNLAB_REHEARSED_TRAINING=1; \
 		$(PYTEST) tests/browser || $(PYTEST) $(FAILED_ONES) tests/browser; \
 	else \

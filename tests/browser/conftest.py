@@ -3,9 +3,9 @@
 ``lab``         the server, one for all tests, in a folder of its own; kernels import attnlab here
 ``notebook_7``  another server of the same kind, for Jupyter Notebook 7
 ``tabs``        opens pages, and remembers what they asked for and what went wrong in them
-``opened``      a notebook in JupyterLab, from cells given as text: run it, read it; closed after
-                the last test of the file
-``opened_alone`` a lesson in JupyterLab, in place of the one before it
+``opened``      a notebook in JupyterLab, from cells given as text: run it, read it; at rest after
+                the last test of the file, when the next one takes its place
+``opened_alone`` a lesson in JupyterLab, in place of the notebook before it
 ``page``        a tab for saved files, one for all tests, as good as new at the beginning of each
 ``expect``      playwright's: asserts that something comes to be so
 ``soon``        the same for whatever can be read
@@ -95,9 +95,15 @@ def missing() -> str | None:
         import playwright  # noqa: F401
     except ImportError:
         return "the browser tests need playwright: pip install 'attnlab[test]'"
-    if shutil.which("chromium") is None:
+    if program() is None:
         return "the browser tests need chromium, on Debian: sudo apt-get install chromium"
     return None
+
+
+def program() -> str | None:
+    """Chromium's headless shell, which draws no window around its pages and is a quarter cheaper;
+    else Chromium."""
+    return shutil.which("chromium-headless-shell") or shutil.which("chromium")
 
 
 WINDOW: Any = {"width": 1280, "height": 900}
@@ -177,7 +183,7 @@ def tabs() -> Iterator[Tabs]:
 
     expect.set_options(timeout=1000 * PATIENCE)
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=OPTIONS)
+        browser = driver.chromium.launch(executable_path=program(), args=OPTIONS)
         yield Tabs(browser)
         browser.close()
 
@@ -201,8 +207,9 @@ def page(tabs: Tabs, _one_page: list[Any]) -> Iterator[Any]:
     page = _one_page[-1]
     yield page
     page.mouse.move(0, 0)
-    page.goto("about:blank")
-    page.set_viewport_size(WINDOW)
+    if page.viewport_size != WINDOW:  # else what it shows would be drawn once more
+        page.goto("about:blank")
+        page.set_viewport_size(WINDOW)
     page.emulate_media(color_scheme="light", reduced_motion="null")
 
 
@@ -514,7 +521,10 @@ class Notebook:
         assert gone.ok, gone.status_text
 
     def rest(self) -> None:
-        """The kernel ends; the page stays."""
+        """The kernel ends; the page stays, as good as new."""
+        self.page.mouse.move(0, 0)
+        self.page.set_viewport_size(WINDOW)
+        self.page.emulate_media(color_scheme="light", reduced_motion="null")
         self.page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
 
     def saved(self) -> list[dict[str, Any]]:
@@ -637,7 +647,9 @@ class Notebook:
         return on_each_other(self.output(number))
 
     def screenshot(self, name: str) -> None:
-        self.page.screenshot(path=self.shots / f"{name}.png")
+        """For people to look at, of whom there are none in CI."""
+        if os.environ.get("CI") != "true":
+            self.page.screenshot(path=self.shots / f"{name}.png")
 
 
 def on_each_other(area: Any) -> list[tuple[str, str]]:
@@ -686,45 +698,64 @@ IDLE = """() => {
 }"""
 
 
-@pytest.fixture(scope="module")
-def opened(lab: Lab, tabs: Tabs) -> Iterator[Callable[..., Notebook]]:
-    """Opens a notebook by its name in the folder; or writes one from cells, then opens it."""
-    with opening(tabs, lab, "lab/workspaces/tests-{stem}-{number}/tree/{name}") as open_one:
-        yield open_one
-
-
 NOTEBOOKS_A_PAGE = 8
 """JupyterLab keeps something of every notebook that it has shown."""
 
 
+@dataclass
+class OnePage:
+    """The page of JupyterLab in which one notebook is opened in place of another."""
+
+    tabs: Tabs
+    lab: Lab
+    session: pytest.Session
+    _shown: list[Notebook] = field(default_factory=list)
+    """The notebooks that the page has shown; empty where there is none."""
+
+    @contextlib.contextmanager
+    def lent(self) -> Iterator[Callable[[str], Notebook]]:
+        """Opens a notebook; after a test that fails meanwhile the next page is a new one."""
+        failed, before = self.session.testsfailed, len(self._shown)
+
+        def open_one(name: str) -> Notebook:
+            if self._shown:
+                self._shown.append(self._shown[-1].after(name))
+            else:
+                place = f"lab/workspaces/tests-{Path(name).stem}/tree/{name}"
+                self._shown.append(Notebook(self.tabs.open(), self.lab.url, place))
+            return self._shown[-1]
+
+        yield open_one
+        if self.session.testsfailed > failed or len(self._shown) >= NOTEBOOKS_A_PAGE:
+            for book in self._shown[-1:]:
+                book.leave()
+            self._shown.clear()
+        elif len(self._shown) > before:
+            self._shown[-1].rest()
+
+
 @pytest.fixture(scope="session")
-def _lessons_page() -> list[Notebook]:
-    """The notebooks that were opened one after the other in the page that is open, if one is."""
-    return []
+def _one_lab_page(lab: Lab, tabs: Tabs, request: pytest.FixtureRequest) -> OnePage:
+    return OnePage(tabs, lab, request.session)
 
 
 @pytest.fixture
-def opened_alone(
-    lab: Lab, tabs: Tabs, request: pytest.FixtureRequest, _lessons_page: list[Notebook]
-) -> Iterator[Callable[[str], Notebook]]:
-    """Opens a notebook in the page of the one before; after a test that fails in a new one."""
-    failed = request.session.testsfailed
+def opened_alone(_one_lab_page: OnePage) -> Iterator[Callable[[str], Notebook]]:
+    """Opens a notebook in the page of the one before."""
+    with _one_lab_page.lent() as open_one:
+        yield open_one
 
-    def open_one(name: str) -> Notebook:
-        if _lessons_page:
-            _lessons_page.append(_lessons_page[-1].after(name))
-        else:
-            place = f"lab/workspaces/tests-{Path(name).stem}/tree/{name}"
-            _lessons_page.append(Notebook(tabs.open(), lab.url, place))
-        return _lessons_page[-1]
 
-    yield open_one
-    if request.session.testsfailed > failed or len(_lessons_page) == NOTEBOOKS_A_PAGE:
-        for book in _lessons_page[-1:]:
-            book.leave()
-        _lessons_page.clear()
-    else:
-        _lessons_page[-1].rest()
+@pytest.fixture(scope="module")
+def opened(lab: Lab, tabs: Tabs, _one_lab_page: OnePage) -> Iterator[Callable[..., Notebook]]:
+    """Opens a notebook by its name in the folder; or writes one from cells, then opens it.
+
+    The first of a file stands in the page of the one before, others have pages of their own."""
+    with (
+        _one_lab_page.lent() as first,
+        opening(tabs, lab, "lab/workspaces/tests-{stem}-{number}/tree/{name}", first) as open_one,
+    ):
+        yield open_one
 
 
 @pytest.fixture(scope="module")
@@ -735,12 +766,18 @@ def opened_in_7(notebook_7: Lab, tabs: Tabs) -> Iterator[Callable[..., Notebook]
 
 
 @contextlib.contextmanager
-def opening(tabs: Tabs, server: Lab, path: str) -> Iterator[Callable[..., Notebook]]:
+def opening(
+    tabs: Tabs, server: Lab, path: str, first: Callable[[str], Notebook] | None = None
+) -> Iterator[Callable[..., Notebook]]:
     books: list[Notebook] = []
+    given: list[Notebook] = []
 
     def open_one(name: str, cells: Sequence[str] | None = None, *, dark: bool = False) -> Notebook:
         if cells is not None:
             write(server.folder / name, cells)
+        if first and not given and not dark:
+            given.append(first(name))
+            return given[0]
         place = path.format(name=name, stem=Path(name).stem, number=len(books))
         books.append(Notebook(tabs.open(dark=dark), server.url, place))
         return books[-1]

@@ -21,7 +21,6 @@ python    seconds that writing the file took
 import argparse
 import contextlib
 import json
-import shutil
 import statistics
 import tempfile
 import time
@@ -34,7 +33,7 @@ import torch
 from attnlab_widgets.attention_view import AttentionView
 from attnlab_widgets.query_key_space import QueryKeySpace
 from attnlab_widgets.query_key_space.example import maps_of, points_of, tokens_of
-from conftest import OPTIONS, Notebook, serve_cdn, serving, write
+from conftest import OPTIONS, Notebook, program, serve_cdn, serving, write
 from playwright.sync_api import Error, sync_playwright
 
 from attnlab.measure.report import grid, machine, machine_line
@@ -396,7 +395,7 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as name, sync_playwright() as driver:
         open_: Callable[..., Any] = driver.chromium.launch
-        browser = open_(executable_path=shutil.which("chromium"), args=OPTIONS)
+        browser = open_(executable_path=program(), args=OPTIONS)
         rows = []
         for row in measured_rows(browser, Path(name), options):
             rows.append(row)

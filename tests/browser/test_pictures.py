@@ -6,6 +6,7 @@ in coarse squares, because neither fonts nor the last digits are the same on eve
 
 import io
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +43,13 @@ LARGEST_DIFFERENCE = 15  # of 255, on average over the squares
 
 
 @pytest.fixture(scope="module")
-def book(opened: Any) -> Any:
+def book(opened: Any) -> Iterator[Any]:
     book = opened("pictures.ipynb", CELLS)
     book.page.emulate_media(reduced_motion="reduce")  # else the wall plays its cross once
     book.run_all()
-    book.page.add_style_tag(content=WHOLE)
-    return book
+    whole = book.page.add_style_tag(content=WHOLE)
+    yield book
+    whole.evaluate("style => style.remove()")
 
 
 def drawn(book: Any, name: str) -> Image.Image:

@@ -215,9 +215,19 @@ def test_without_the_commit_to_compare_with_daily_checks_fail(make):
     assert "What changed is sound" not in done.stdout
 
 
-@pytest.mark.parametrize(("ci", "browser"), [("", False), ("true", True)])
-def test_without_a_browser_the_lessons_run_but_never_so_in_ci(make, tmp_path, ci, browser):
+@pytest.mark.parametrize(
+    ("ci", "program", "browser"),
+    [
+        ("", None, False),
+        ("", "chromium", True),
+        ("", "chromium-headless-shell", True),
+        ("true", None, True),
+    ],
+)
+def test_without_a_browser_the_lessons_run_but_never_so_in_ci(make, tmp_path, ci, program, browser):
     alone = only(tmp_path, "make", "awk", "sed", "sh", "id", "cp", "mkdir", "touch", "python3")
+    if program:
+        write_program(tmp_path / "bin" / program, "#!/bin/sh\n")
     done, calls = make("check-browser", PATH=alone, CI=ci)
     assert done.returncode == 0, done.stderr
     assert calls[-1].endswith("tests/browser" if browser else "notebooks")
