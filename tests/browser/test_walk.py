@@ -88,7 +88,7 @@ def inputs() -> list[tuple[list[int], list[Any]]]:
 
 
 def test_the_page_computes_what_pytorch_computes(page: Any, tmp_path: Any) -> None:
-    """Logits and the weights of every head, for texts of every length and all choices of silent heads.
+    """Logits and the weights of every head, for texts of every length and all choices of heads.
 
     The page has PyTorch's parameters exactly, and computes in double precision; so does PyTorch
     here. In single precision PyTorch differs from that by its own rounding, some 3e-5 of a logit.
