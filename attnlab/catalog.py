@@ -16,6 +16,7 @@ import pkgutil
 import reprlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import torch
@@ -184,9 +185,10 @@ def cards_of(module: Any) -> tuple[Card, ...]:
     return getattr(module, "CARDS", None) or ((module.CARD,) if hasattr(module, "CARD") else ())
 
 
-def with_role(role: str) -> dict[str, Card]:
+@remembered
+def with_role(role: str) -> Mapping[str, Card]:
     """Every name of a page of this role → its card, aliases included."""
-    return _by_name(card for card in cards() if card.role == role)
+    return MappingProxyType(_by_name(card for card in cards() if card.role == role))
 
 
 def module_of(card: Card) -> str:
@@ -196,7 +198,12 @@ def module_of(card: Card) -> str:
 
 def card(name: str) -> Card:
     """The card called ``name``, or by an alias; an unknown name is answered with the nearest."""
-    return choose("mechanism", name, _by_name(cards()))
+    return choose("mechanism", name, _every_name())
+
+
+@remembered
+def _every_name() -> Mapping[str, Card]:
+    return MappingProxyType(_by_name(cards()))
 
 
 def _by_name(known: Iterable[Card]) -> dict[str, Card]:

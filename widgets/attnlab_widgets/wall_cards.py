@@ -119,13 +119,19 @@ def lessons(card: Card) -> list[dict[str, str]]:
     names = [f'"{name}"' for name in (card.name, *card.aliases)]
     signs = [rf"{module}\b", rf"from {package} import [^\n]*\b{last}\b"]
     signs += [rf"build\({one}" for one in names]
-    best = _naming("|".join(signs)) or _naming("|".join(names))
+    words = (last, *names)
+    best = _naming("|".join(signs), words) or _naming("|".join(names), words)
     return [{"path": path.name, "question": lesson["question"]} for path, lesson in best[:MOST]]
 
 
-def _naming(pattern: str) -> list[tuple[Path, dict[str, Any]]]:
-    """The lessons whose code has the pattern, those that have it most often first."""
-    counted = [(len(re.findall(pattern, code)), path, lesson) for path, lesson, code in _lessons()]
+def _naming(pattern: str, words: tuple[str, ...]) -> list[tuple[Path, dict[str, Any]]]:
+    """The lessons whose code has the pattern, those that have it most often first. Each match has
+    one of ``words``, for which a text is searched much faster."""
+    counted = [
+        (len(re.findall(pattern, code)), path, lesson)
+        for path, lesson, code in _lessons()
+        if any(word in code for word in words)
+    ]
     best = sorted((one for one in counted if one[0]), key=lambda one: -one[0])
     return [(path, lesson) for _, path, lesson in best]
 

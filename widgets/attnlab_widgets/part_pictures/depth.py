@@ -5,6 +5,7 @@ beside what the same layers save in the plain loop.
 """
 
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from attnlab import catalog
+from attnlab.catalog import remembered
 from attnlab.core.branches import Branch
 from attnlab.core.card import Card
 from attnlab.core.options import parameters_of
@@ -57,6 +59,10 @@ class Book:
 
     def end(self) -> None:
         self.open = False
+
+    def close(self) -> None:
+        """Let go of what was saved, which is counted."""
+        self._seen.clear()
 
     def save(self, saved: Tensor) -> Tensor:
         place = saved.untyped_storage().data_ptr()
@@ -140,6 +146,11 @@ class Layer(nn.Module):
 def look(name: str) -> Book:
     """One forward pass of the depth in training; where it leaves out layers at random, one in which
     it does."""
+    return deepcopy(_looked(name))
+
+
+@remembered
+def _looked(name: str) -> Book:
     books = []
     with torch.random.fork_rng(devices=[]):
         for seed in range(DRAWS):
@@ -163,6 +174,7 @@ def _booked(name: str) -> Book:
     with saved_tensors_hooks(book.save, _same):
         way(x, layers)
     book.in_layers()
+    book.close()
     return book
 
 
