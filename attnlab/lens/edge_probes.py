@@ -183,6 +183,13 @@ def edge_probe(
     States are those of ``attnlab.lens.probes.layer_states``; each coordinate of each layer is
     given mean 0 and variance 1, as measured on ``states``. ``seed`` draws the probe's weights.
     """
+    _check_all(states, examples, new, asked, steps)
+    return _probed(*_prepared(states, examples, new, asked), steps=steps, seed=seed)
+
+
+def _check_all(
+    states: Tensor, examples: Examples, new: Tensor, asked: Examples, steps: int
+) -> None:
     check_integer("steps", steps, at_least=1)
     _check(states, examples, "examples")
     _check(new, asked, "asked")
@@ -192,28 +199,44 @@ def edge_probe(
         )
     if examples.spans.shape[1] != asked.spans.shape[1]:
         raise ValueError("examples and asked should have the same number of spans")
-    labels = _check_labels(examples.label, asked.label)
+    _check_labels(examples.label, asked.label)
+
+
+def _prepared(
+    states: Tensor, examples: Examples, new: Tensor, asked: Examples
+) -> tuple[Tensor, Examples, Tensor, Examples]:
+    """The tokens of all spans, each coordinate of each layer with mean 0 and variance 1, as
+    measured on ``states``, and the examples of them."""
     mean = states.mean((1, 2), keepdim=True)
     spread = states.std((1, 2), keepdim=True, correction=0).clamp(min=1e-6)
-    wanted = nn.functional.one_hot(examples.label, labels).to(states)
+    known, learned = cropped(states, examples)
+    fresh, questions = cropped(new, asked)
+    return ((known - mean) / spread).detach(), learned, (fresh - mean) / spread, questions
+
+
+def _probed(
+    known: Tensor, learned: Examples, fresh: Tensor, asked: Examples, *, steps: int, seed: int
+) -> EdgeProbed:
+    """A probe of prepared states."""
+    labels = len(learned.label.bincount())
+    wanted = nn.functional.one_hot(learned.label, labels).to(known)
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.manual_seed(seed)
-        probe = EdgeProbe(len(states), states.shape[-1], labels, examples.spans.shape[1])
-        probe.to(states)
+        probe = EdgeProbe(len(known), known.shape[-1], labels, learned.spans.shape[1])
+        probe.to(known)
         others = [weight for name, weight in probe.named_parameters() if name != "mix.scores"]
         groups: list[dict[str, Any]] = [
             {"params": [probe.mix.scores], "lr": RATE_OF_MIX, "weight_decay": 0.0},
             {"params": others},
         ]
         adam = torch.optim.AdamW(groups, lr=RATE, weight_decay=DECAY)
-        known, learned = cropped(((states - mean) / spread).detach(), examples)
         for _ in range(steps):
             logits = probe(known, learned)
             adam.zero_grad()
             nn.functional.binary_cross_entropy_with_logits(logits, wanted).backward()
             adam.step()
     with torch.no_grad():
-        chosen = probe(*cropped((new - mean) / spread, asked)).argmax(-1)
+        chosen = probe(fresh, asked).argmax(-1)
     right = float((chosen == asked.label).double().mean())
     return EdgeProbed(right, chosen, probe.mix.shares.detach().double())
 
@@ -225,9 +248,11 @@ def cumulative_probes(
 ) -> Cumulative:  # fmt: skip
     """One probe for the embedding alone, one for it and the first layer, and so on to all layers;
     arguments as those of ``edge_probe``."""
+    _check_all(states, examples, new, asked, steps)
+    known, learned, fresh, questions = _prepared(states, examples, new, asked)
     probes = [
-        edge_probe(states[:upto], examples, new[:upto], asked, steps=steps, seed=seed)
-        for upto in range(1, len(states) + 1)
+        _probed(known[:upto], learned, fresh[:upto], questions, steps=steps, seed=seed)
+        for upto in range(1, len(known) + 1)
     ]
     right = torch.tensor([probe.right for probe in probes], dtype=torch.float64)
     wrong = torch.stack([probe.chosen != asked.label for probe in probes])
@@ -235,8 +260,7 @@ def cumulative_probes(
     return Cumulative(right, (wrong * layers).amax(0), probes[-1])
 
 
-def _check_labels(known: Tensor, asked: Tensor) -> int:
-    """How many labels there are."""
+def _check_labels(known: Tensor, asked: Tensor) -> None:
     counts = known.bincount()
     if len(counts) < 2 or int(counts.max()) == len(known):
         raise ValueError("all labels are equal, so there is nothing to be asked")
@@ -251,7 +275,6 @@ def _check_labels(known: Tensor, asked: Tensor) -> int:
         raise ValueError(
             f"asked has the label {int(asked.max())}, and the examples know 0 to {len(counts) - 1}"
         )
-    return len(counts)
 
 
 def _check(states: Tensor, examples: Examples, name: str) -> None:
