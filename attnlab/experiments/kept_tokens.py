@@ -55,7 +55,7 @@ PROMPTS = {"text": 20, "returning": 36}
 BUDGETS = {"text": (4, 8, 16), "returning": (4, 8, 16, 24, 32)}
 NEW = 11  # tokens after a prompt
 LARGER = (8, 16, 32, 64, 96)  # of the model that comes with attnlab
-LARGER_PROMPT = 96
+LARGER_PROMPT, LARGER_PAGE = 96, 8
 ROWS, LARGER_ROWS, FEW = 128, 256, 8
 
 
@@ -125,14 +125,16 @@ def _larger() -> tuple[TinyTransformer, Tensor]:
 
 def _of_larger(name: str, budget: int, quick: bool) -> Measured:
     model, rows = _larger()
-    policy = policies(budget, 0, page=8)[name] if budget else None
-    return loss(model, policy, rows[: FEW if quick else LARGER_ROWS], LARGER_PROMPT)
+    policy = policies(budget, 0, page=LARGER_PAGE)[name] if budget else None
+    if quick:  # after the prompt a page of new tokens, and one more
+        rows = rows[:FEW, : LARGER_PROMPT + LARGER_PAGE + 2]
+    return loss(model, policy, rows, LARGER_PROMPT)
 
 
 def _baselines() -> Mapping[str, Callable[[bool], Measured]]:
     found = {"documentation; all; text": partial(_of_larger, "all", 0)}
     for budget in LARGER:
-        for name in policies(budget, 0, page=8):
+        for name in policies(budget, 0, page=LARGER_PAGE):
             found[f"documentation; {name}, {budget}; text"] = partial(_of_larger, name, budget)
     return found
 

@@ -23,14 +23,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnlab.experiments.grid import Arm, Grid, Scores, Trained
+from attnlab.experiments.grid import Arm, Grid, Scores, Trained, percent
 from attnlab.experiments.pixels import SEEN, UNSEEN, bits_per_pixel, problem
 from attnlab.lens.probes import Probed, probe
 from attnlab.models.tiny import TinyTransformer
 from attnlab.systems.image_gpt import image_states
 from attnlab.tasks import Batch, task
 
-LAYERS = 6
+LAYERS, FEW = 6, 200
 RIGHT, RANDOM, SHUFFLED = "right", "random weights", "shuffled labels"
 
 
@@ -47,9 +47,10 @@ def begun(levels: Tensor) -> Tensor:
     return torch.cat([torch.full_like(levels[:, :1], start), levels[:, :-1]], 1)
 
 
-def probed(model: TinyTransformer | None, seed: int = 0) -> Probed:
-    """What a probe finds in each layer of a model, or, without one, in the levels themselves."""
-    both = [images(split) for split in ("train", "validation")]
+def probed(model: TinyTransformer | None, seed: int = 0, *, quick: bool = False) -> Probed:
+    """What a probe finds in each layer of a model, or, without one, in the levels themselves; of
+    the first images alone if it is to be quick."""
+    both = [images(split)[: FEW if quick else None] for split in ("train", "validation")]
     known, new = (
         each.inputs.float()[None] if model is None else image_states(model, begun(each.inputs))
         for each in both
@@ -60,8 +61,10 @@ def probed(model: TinyTransformer | None, seed: int = 0) -> Probed:
 
 def score(trained: Trained) -> Scores:
     """A curve over layers of the trained model and of each control."""
-    own = probed(trained.model, trained.seed)
-    other = probed(GRID.build(trained.name, trained.seed).eval(), trained.seed)
+    untrained = GRID.build(trained.name, trained.seed).eval()
+    own, other = (
+        probed(model, trained.seed, quick=trained.quick) for model in (trained.model, untrained)
+    )
     curves = {RIGHT: own.right, RANDOM: other.right, SHUFFLED: own.shuffled}
     found: dict[str, Any] = {
         f"{name}, layer {layer}": round(100 * float(share), 2)
@@ -82,7 +85,9 @@ GRID = Grid(
     steps=600,
     model={"dim": 48, "layers": LAYERS, "heads": 4, "hidden": 96},
     training={"batch_size": 32, "learning_rate": 3e-3},
-    baselines={"levels themselves": lambda quick: round(100 * float(probed(None).right[0]), 2)},
+    baselines={
+        "levels themselves": lambda quick: percent(probed(None, quick=quick).right[0]),
+    },
     figure="{what}, seed {seed}",
 )
 SEEDS = GRID.seeds

@@ -163,28 +163,29 @@ def _order(mixed: str, patch: int) -> Int[Tensor, "pixels"]:
 # ---- what is asked
 
 
-def unseen(place: str, patch: int, *, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Every image of the validation split, four times, somewhere: patches (b, n, patch²) and
-    digits (b,)."""
-    images, digits = (np.concatenate([each] * COPIES) for each in images_of_split("validation"))
+def unseen(place: str, patch: int, *, seed: int = 0, every: int = 1) -> tuple[Tensor, Tensor]:
+    """Every image of the validation split, or each so many of them, four times, somewhere: patches
+    (b, n, patch²) and digits (b,)."""
+    kept = [each[::every] for each in images_of_split("validation")]
+    images, digits = (np.concatenate([each] * COPIES) for each in kept)
     placed = placed_at(images, PLACES[place](np.random.default_rng(seed), len(images)))
     brightness = torch.from_numpy(placed)[:, None].float() / (LEVELS - 1)
     return into_patches(brightness, patch), torch.from_numpy(digits)
 
 
 @torch.no_grad()
-def right(model: Reader, place: str) -> float:
+def right(model: Reader, place: str, *, every: int = 1) -> float:
     """The per cent of unseen digits that the model names."""
-    patches, digits = unseen(place, model.patch)
+    patches, digits = unseen(place, model.patch, every=every)
     with mode(model, training=False):
         return percent(model(patches).argmax(-1) == digits)
 
 
 @torch.no_grad()
-def right_enlarged(model: Reader, *, shuffled: bool = False) -> float:
+def right_enlarged(model: Reader, *, shuffled: bool = False, every: int = 1) -> float:
     """The per cent of enlarged digits, 24 × 24 pixels, that the model names; with ``shuffled`` the
     positions of a ViT's patches are in another order."""
-    patches, digits = unseen("any place", model.patch)
+    patches, digits = unseen("any place", model.patch, every=every)
     larger = F.interpolate(model.seen(patches), size=LARGER, mode="bilinear")
     with positions_shuffled(model) if shuffled else nullcontext(), mode(model, training=False):
         return percent(model.body(larger).argmax(-1) == digits)
@@ -217,21 +218,21 @@ def maps_of(
     return torch.stack([class_token_maps(one.weights, (side, side)) for one in seen])
 
 
-def overlaps(model: Reader) -> Overlap:
+def overlaps(model: Reader, *, every: int = 1) -> Overlap:
     """How much each head of the last layer has in common with ink, over a quarter of the unseen
     images."""
-    patches = unseen("any place", model.patch)[0][::COPIES]
+    patches = unseen("any place", model.patch, every=every)[0][::COPIES]
     side = CANVAS // model.patch
     ink = (patches.mean(-1) > INK).unflatten(-1, (side, side))
     return overlap(maps_of(model, patches)[-1], ink)
 
 
 @torch.no_grad()
-def right_by_neighbours(model: Reader | None, patch: int) -> float:
+def right_by_neighbours(model: Reader | None, patch: int, *, every: int = 1) -> float:
     """The per cent of unseen digits that the nearest class tokens name, or, without a model, the
     nearest images."""
-    batch = PlacedDigits(patch=patch).batch("train", KNOWN, seed=0)
-    asked, digits = unseen("any place", patch)
+    batch = PlacedDigits(patch=patch).batch("train", KNOWN // every, seed=0)
+    asked, digits = unseen("any place", patch, every=every)
 
     def vector(patches: Tensor) -> Tensor:
         if model is None:
@@ -248,19 +249,27 @@ def right_by_neighbours(model: Reader | None, patch: int) -> float:
 def score(trained: Trained) -> Scores:
     """Right answers of every arm, and of the mapped ones what DINO measures."""
     model, name = trained.model, trained.name
-    found: dict[str, Any] = {place: right(model, place) for place in PLACES}
+    every = _every(trained.quick)
+    found: dict[str, Any] = {place: right(model, place, every=every) for place in PLACES}
     if "mixed" not in name:
-        found["enlarged"] = right_enlarged(model)
+        found["enlarged"] = right_enlarged(model, every=every)
     if name == "16 words":
-        found["enlarged, positions in another order"] = right_enlarged(model, shuffled=True)
+        mixed = right_enlarged(model, shuffled=True, every=every)
+        found["enlarged, positions in another order"] = mixed
     if name in MAPPED:
         untrained = GRID.build(name, trained.seed)
         for what, one in (("", model), ("random weights, ", untrained)):
-            found[f"{what}nearest class tokens"] = right_by_neighbours(one, model.patch)
-            for head, pair in enumerate(zip(*overlaps(one), strict=True)):
+            near = right_by_neighbours(one, model.patch, every=every)
+            found[f"{what}nearest class tokens"] = near
+            for head, pair in enumerate(zip(*overlaps(one, every=every), strict=True)):
                 for ink, index in zip(("own", "other"), pair, strict=True):
                     found[f"{what}{ink} ink, head {head}"] = (round(float(index), 4), "")
     return found
+
+
+def _every(quick: bool) -> int:
+    """Of how many images a quick run looks at one."""
+    return 16 if quick else 1
 
 
 def _arms() -> dict[str, Arm]:
@@ -293,7 +302,7 @@ GRID = Grid(
     steps=800,
     training={"batch_size": 64, "learning_rate": 3e-3},
     make=make,
-    baselines={"nearest images": lambda quick: right_by_neighbours(None, 4)},
+    baselines={"nearest images": lambda quick: right_by_neighbours(None, 4, every=_every(quick))},
     figure="{arm}: {what}, seed {seed}",
 )
 SEEDS = GRID.seeds

@@ -92,7 +92,7 @@ class GraphQuestions(Task):
             content = [nodes, *(end for pair in pairs for end in pair)]
             if in_split(np.array([content]), split)[0]:
                 drawn.append((nodes, pairs, answer))
-        graphs = [Graph(nodes, pairs).both_ways() for nodes, pairs, _ in drawn]
+        graphs = [Graph(nodes, _both_ways(pairs)) for nodes, pairs, _ in drawn]
         structure = GraphBatch.of(graphs)
         inputs = torch.zeros(structure.padding.shape, dtype=torch.long)
         answers = [answer for *_, answer in drawn]
@@ -117,8 +117,7 @@ class GraphQuestions(Task):
         answer = random.randrange(self.classes)
         while True:
             pairs = _molecule(nodes, random.randint(0, 2), random, triangles=answer)
-            both_ways = [*pairs, *((v, u) for u, v in pairs)]
-            if _triangles(_neighbours(nodes, both_ways)) == answer:
+            if _triangles(_neighbours(nodes, _both_ways(pairs))) == answer:
                 return nodes, _numbered(pairs, nodes, random), answer
 
     def _describe(self, batch: Batch) -> Example:
@@ -218,6 +217,10 @@ def _rings(nodes: int, count: int, random: Random) -> Pairs:
         pairs += [(node, first + (node - first + 1) % size) for node in ring]
         first += size
     return pairs
+
+
+def _both_ways(pairs: Pairs) -> Pairs:
+    return [*pairs, *((v, u) for u, v in pairs)]
 
 
 def _numbered(pairs: Sequence[tuple[int, int]], nodes: int, random: Random) -> Pairs:

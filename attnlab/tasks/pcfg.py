@@ -48,6 +48,7 @@ OF_TWO: Mapping[str, Callable[[Letters, Letters], Letters]] = {
 }
 LETTERS = tuple("ABCDEFGHIJKLMNOPQRST")
 STRING, LONGEST, MOST = 3, 24, 8  # letters of a string and of a result, functions
+_UNARY, _BINARY = tuple(OF_ONE), tuple(OF_TWO)
 _NAMES = ("start", "end", *OF_ONE, *OF_TWO, ",", *LETTERS)
 _IDS = {name: place for place, name in enumerate(_NAMES)}
 START, END = 0, 1
@@ -168,13 +169,18 @@ def _expression(functions: int, generator: np.random.Generator) -> list[str]:
     """The words of a random expression of so many functions."""
     if functions == 0:
         count = int(generator.integers(1, STRING + 1))
-        return [str(letter) for letter in generator.choice(LETTERS, count)]
+        return [LETTERS[at] for at in generator.integers(len(LETTERS), size=count)]
     if generator.random() < 0.6:
-        return [str(generator.choice([*OF_ONE])), *_expression(functions - 1, generator)]
+        return [_one_of(_UNARY, generator), *_expression(functions - 1, generator)]
     left = int(generator.integers(functions))
     return [
-        str(generator.choice([*OF_TWO])),
+        _one_of(_BINARY, generator),
         *_expression(left, generator),
         ",",
         *_expression(functions - 1 - left, generator),
     ]
+
+
+def _one_of(names: Sequence[str], generator: np.random.Generator) -> str:
+    """What ``generator.choice`` gives, which first makes an array of the names."""
+    return names[int(generator.integers(len(names)))]

@@ -1,6 +1,7 @@
 """What the synthetic tasks share: separate splits, targets shifted by one, display names."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 
 import numpy as np
 from torch import Tensor, from_numpy
@@ -19,10 +20,15 @@ def in_split(contents: np.ndarray, split: str) -> np.ndarray:
     A row's own symbols decide: they are hashed (a polynomial modulo 2^64) and one eighth of all
     hash values are validation. So no content can occur in both splits, however many are drawn.
     """
-    powers = [pow(0x9E3779B97F4A7C15, place + 1, 2**64) for place in range(contents.shape[1])]
-    mixed = contents.astype(np.uint64) @ np.array(powers, dtype=np.uint64)
+    mixed = contents.astype(np.uint64) @ _powers(contents.shape[1])
     chosen = mixed < np.uint64(2**64 // _VALIDATION_SHARE)
     return chosen if split == "validation" else ~chosen
+
+
+@cache
+def _powers(width: int) -> np.ndarray:
+    powers = [pow(0x9E3779B97F4A7C15, place + 1, 2**64) for place in range(width)]
+    return np.array(powers, dtype=np.uint64)
 
 
 def draw_contents(

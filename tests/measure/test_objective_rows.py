@@ -17,4 +17,4 @@ def test_every_objective_that_needs_no_teacher_is_measured() -> None:
         0.1,
         None,
     }
-    assert found["span_corruption: prepare 64 x 512"].at_most == objectives.SPANS
+    assert found["span_corruption: prepare 8 x 64"].at_most == objectives.SPANS

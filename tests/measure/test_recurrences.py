@@ -14,17 +14,17 @@ def test_quick_rows() -> None:
     assert list(found) == recurrences.figures(quick=True)
     for name in ("deltanet", "gated_deltanet"):
         for which in recurrences.PASSES:
-            assert found[f"{name}: token by token / chunked, {which}, n = 64"].at_least == 10
-        state = found[f"{name}: bytes of the state, after 64 tokens / after 16"]
+            assert found[f"{name}: token by token / chunked, {which}, n = 16"].at_least == 10
+        state = found[f"{name}: bytes of the state, after 16 tokens / after 4"]
         assert state.met
         assert state.measured == 1
-    assert found["gated_deltanet: Hugging Face / chunked, forward, n = 64"].at_least == 3
+    assert found["gated_deltanet: Hugging Face / chunked, forward, n = 16"].at_least == 3
     assert all(math.isfinite(row.measured) for row in found.values() if row.measured is not None)
 
 
 def test_a_missing_peer_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recurrences, "find_spec", lambda name: None)
-    figure = "gated_deltanet: Hugging Face / chunked, forward, n = 16"
+    figure = "gated_deltanet: Hugging Face / chunked, forward, n = 4"
     row = recurrences.row(figure, quick=True, threads=1)
     assert row.measured is None
     assert "pip install" in row.note

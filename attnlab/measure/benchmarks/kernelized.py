@@ -66,15 +66,15 @@ CONTENDERS = [
 
 
 def rows(*, quick: bool, threads: int) -> Iterator[Row]:
-    long = 256 if quick else 16_384
-    grid = (64, 128, 256) if quick else (128, 256, 512, 1024, 2048, 4096, 16_384)
+    long = 128 if quick else 16_384
+    grid = (32, 64, 128) if quick else (128, 256, 512, 1024, 2048, 4096, 16_384)
     for one in CONTENDERS:
-        yield from _causal_beside_whole(one, long, 3 if quick else 21, threads)
+        yield from _causal_beside_whole(one, long, 1 if quick else 21, threads)
         yield from _beside_a_loop(one, long, 1 if quick else 3, threads)
         for causal in (False, True):
-            yield from _growth(one, causal, long, 3 if quick else 11, threads)
+            yield from _growth(one, causal, long, 1 if quick else 11, threads)
         for causal in (False, True):
-            yield from _beside_sdpa(one, causal, grid, 3 if quick else 11, threads)
+            yield from _beside_sdpa(one, causal, grid, 1 if quick else 11, threads)
     yield from _performer_beside_its_peer(long, quick, threads)
     yield from _linear_beside_its_peer(long, quick, threads)
 
@@ -93,7 +93,7 @@ def _performer_beside_its_peer(n: int, quick: bool, threads: int) -> Iterator[Ro
             continue
         inputs = _inputs(length)
         ours = partial(_projected(performer.chunked), causal=causal)
-        repeats = 3 if quick or causal else 21
+        repeats = 1 if quick else 3 if causal else 21
         calls = {"package": _trained(peer, inputs), "ours": _trained(ours, inputs)}
         yield _ratio(figure, calls, repeats, threads, work=_work(causal), at_least=at_least)
         if not causal:
@@ -110,7 +110,7 @@ def _linear_beside_its_peer(n: int, quick: bool, threads: int) -> Iterator[Row]:
         note = "linear-attention-transformer cannot be imported"
         yield Row(f"linear-attention-transformer / linear, n = {n:,}", None, "×", note=note)
         return
-    repeats = 3 if quick else 11
+    repeats = 1 if quick else 11
     one_by_one = partial(package.causal_linear_attn, bucket_size=1)
     for causal, length, peer in ((False, n, package.linear_attn), (True, n // 4, one_by_one)):
         inputs = _inputs(length)
@@ -192,15 +192,19 @@ def _growth(
     """Exponents of time and of the largest tensor, forward and backward. The latter is counted, so
     that it is never too slow; it may be below 1, for features are made in pieces."""
     form = partial(one.form, causal=causal)
-    lengths = [longest // 8, longest // 4, longest // 2, longest]
+    lengths = _up_to(longest)
     calls = {str(n): _trained(form, _inputs(n)) for n in lengths}
     seconds = [timing.median for timing in compare(calls, repeats=repeats, threads=threads)]
     yield _exponent(f"{one.name}{_kind(causal)}: |exponent of time − 1|", lengths, seconds)
-    lengths = [2048, 4096, 8192, 16_384]
+    lengths = _up_to(max(longest, 4096))
     counts = [count(form, *_inputs(n, "meta"), backward=True) for n in lengths]
     elements = [counted.largest_tensor.elements for counted in counts]
     figure = f"{one.name}{_kind(causal)}: exponent of largest tensor"
     yield Row(figure, exponent(lengths, elements).slope, at_most=1.1, note=_span(lengths))
+
+
+def _up_to(longest: int) -> list[int]:
+    return [longest // 8, longest // 4, longest // 2, longest]
 
 
 def _exponent(figure: str, lengths: Sequence[int], values: Sequence[float]) -> Row:

@@ -23,6 +23,7 @@ from attnlab.objectives.batches import UNSCORED
 
 VOCAB, SHARE = 256, 0.1
 SHIPPED, LARGE = (32, 64), (64, 512)
+QUICK = (4, 32), (8, 64)
 SPANS = 5e-3
 
 
@@ -32,23 +33,25 @@ def rows(*, quick: bool, threads: int) -> Iterator[Row]:
         for name, card in catalog.with_role("objective").items():
             written = "teacher" in inspect.signature(card.build).parameters
             if name == card.name and not written:  # a teacher's targets take as long as a teacher
-                yield from _rows_of(card, 2 if quick else 15)
+                yield from _rows_of(card, quick)
 
 
-def _rows_of(card: Card, repeats: int) -> Iterator[Row]:
+def _rows_of(card: Card, quick: bool) -> Iterator[Row]:
     name, claims = card.name, cast(Claims, card.claims)
     own: dict[str, Any] = {"vocab": VOCAB} if "vocab" in card.option_names() else {}
     objective: Any = catalog.build(name, **own)
-    for b, n in (SHIPPED, LARGE):
+    repeats, layers = (1, 1) if quick else (15, 4)
+    shipped, large = QUICK if quick else (SHIPPED, LARGE)
+    for b, n in (shipped, large):
         n += -n % claims.texts
         batch = _batch(b, n, with_source=claims.source, structure=card.structure)
         times = taken(partial(objective.prepare, batch), repeats)
         figure, median = f"{name}: prepare {b} x {n}", statistics.median(times)
-        if b == LARGE[0]:
+        if b == large[0]:
             most = SPANS if name == "span_corruption" else None
             yield Row(figure, median, "s", at_most=most, quartiles=quartiles(times))
         else:
-            step = taken(stepping(objective, batch), max(2, repeats // 3))
+            step = taken(stepping(objective, batch, layers), max(1, repeats // 3))
             most = None if name == "next_token" else SHARE
             share = median / statistics.median(step)
             yield Row(f"{figure}, beside a step", share, "of a step", at_most=most)
@@ -79,12 +82,12 @@ def taken(call: Callable[[], object], repeats: int) -> list[float]:
     return found
 
 
-def stepping(objective: Any, batch: Any) -> Callable[[], None]:
+def stepping(objective: Any, batch: Any, layers: int) -> Callable[[], None]:
     """Forward and backward of a model that the objective trains, on a prepared batch."""
     kind = objective.models[0]
     vocab = VOCAB + objective.specials
     classes = {"classes": objective.classes or vocab} if "classifier" in kind else {}
-    sizes = {"dim": 128, "layers": 4, "heads": 4, "max_len": 4 * batch.inputs.shape[1]}
+    sizes = {"dim": 128, "layers": layers, "heads": 4, "max_len": 4 * batch.inputs.shape[1]}
     options = {**sizes, **classes, **getattr(objective, "needs", {})}
     model = TinyTransformer(vocab, kind=kind, **options)
     objective.fitted(model)

@@ -35,7 +35,7 @@ Layer = tuple[nn.Module, Callable[[Tensor], Any]]
 
 def rows(*, quick: bool, threads: int) -> Iterator[Row]:
     """Figures at lengths under 4,096 are only shown: there other things than attention weigh."""
-    n, repeats = (256, 2) if quick else (4096, 7)
+    n, repeats = (256, 1) if quick else (4096, 7)
     for package in ("x_transformers", "transformers"):
         if not find_spec(package):
             yield Row(package, None, note="not installed: pip install 'attnlab[peers]'")

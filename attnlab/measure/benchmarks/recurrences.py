@@ -24,7 +24,7 @@ from attnlab.measure.subject import subject
 from attnlab.measure.timing import compare
 
 DIM, HEADS = 128, 4
-LENGTHS, SHORT = (4096, 16384), (16, 64)
+LENGTHS, SHORT = (4096, 16384), (4, 16)
 PASSES = ("forward", "forward and backward")
 LOOP, PEER, GROWTH = "token by token / chunked", "Hugging Face / chunked", "exponent of chunked"
 STATE, TOKEN = "bytes of the state", "one token"

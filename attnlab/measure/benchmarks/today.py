@@ -32,7 +32,7 @@ PASSES = ("forward", "forward and backward")
 
 
 def rows(*, quick: bool, threads: int) -> Iterator[Row]:
-    repeats = 3 if quick else 15
+    repeats = 1 if quick else 15
     for m in (256,) if quick else (4096, 16_384):
         yield _decoded(m, repeats, threads)
     for n in (64,) if quick else (256, 1024):

@@ -36,7 +36,7 @@ MOST = {"checkpointed": 0.3, "reversible": 0.3}
 
 def rows(*, quick: bool, threads: int) -> Iterator[Row]:
     """fp32, batch 1, dim 256, 4 heads, a feed-forward layer of 1,024, both passes in training."""
-    n, repeats = (16, 2) if quick else (LONG, 11)
+    n, repeats = (16, 1) if quick else (LONG, 11)
     made = {name: model(n, LAYERS, **way) for name, way in WAYS.items()}
     calls: dict[str, Callable[[], object]] = {
         name: partial(_passes, each, _tokens(n)) for name, each in made.items()

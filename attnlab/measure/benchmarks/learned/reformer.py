@@ -31,7 +31,7 @@ WORK = (
 
 def rows(*, quick: bool, threads: int) -> Iterator[Row]:
     """fp32, batch 1, dim 256, 4 heads, causal, 4 rounds, chunks of 64 and n / 64 buckets."""
-    n = 512 if quick else 16384
+    n = 128 if quick else 16384
     for name, make in PEERS.items():
         yield from _beside(name, make, n, 1 if quick else 5, threads)
     yield from _depth(256 if quick else 4096)
