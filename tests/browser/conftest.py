@@ -107,6 +107,9 @@ def program() -> str | None:
 
 
 WINDOW: Any = {"width": 1280, "height": 900}
+POLLING = 50
+"""Milliseconds between two questions to a page that waits for its kernel; else it would be drawn
+sixty times a second for them."""
 
 
 @dataclass
@@ -492,11 +495,11 @@ class Notebook:
 
     def run_all(self, seconds: float = 2 * PATIENCE) -> None:
         """Through the menu, as a reader does; waits for the kernel, and for every cell."""
-        self.page.wait_for_function(IDLE)
+        self.page.wait_for_function(IDLE, polling=POLLING)
         self.page.evaluate(FORGET)  # what ran when it was saved has not run here
         self.page.get_by_role("menuitem", name="Run", exact=True).click()
         self.page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
-        self.page.wait_for_function(FINISHED, timeout=1000 * seconds, polling=200)
+        self.page.wait_for_function(FINISHED, timeout=1000 * seconds, polling=POLLING)
         assert self.errors() == []
         assert self.page.evaluate(UNRUN) == 0, "the kernel stopped before the last cell"
 
@@ -568,7 +571,7 @@ class Notebook:
             }}""",
             number,
         )
-        self.page.wait_for_function(FINISHED)
+        self.page.wait_for_function(FINISHED, polling=POLLING)
         assert self.errors() == []
         return str(self.page.evaluate(PRINTED, number)).strip()
 
