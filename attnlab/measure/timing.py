@@ -193,7 +193,7 @@ def thread_count(threads: int | None) -> Iterator[None]:
 @contextmanager
 def _no_collection() -> Iterator[None]:
     collecting = gc.isenabled()
-    gc.collect()
+    gc.collect(1)  # not what has lived long: to look through all takes longer than most calls
     gc.disable()
     try:
         yield
