@@ -268,7 +268,7 @@ def score(trained: Trained) -> Scores:
 
 
 def _every(quick: bool) -> int:
-    """Of how many images a quick run looks at one."""
+    """A quick run looks at one image of so many."""
     return 16 if quick else 1
 
 
