@@ -18,7 +18,7 @@ import traceback
 import types
 import typing
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 LIBRARY = str(Path(__file__).parents[1] / "attnlab")
 SECONDS = 2.0  # of the processor
-MEMORY = 2 << 30  # bytes that a call may ask for, beyond what the process holds
+MEMORY = 2 << 30  # bytes that calls may ask for, beyond what the process held before them
 REFUSE, EITHER, WELCOME = "refuse", "either", "welcome"
 
 RAW = (
@@ -239,8 +239,21 @@ class Hang(BaseException):
 
 def fault(call: Call) -> str:
     """What is wrong with what became of a call; "" where nothing is."""
+    return next((message for _, message in faults([call])), "")
+
+
+def faults(calls: Iterable[Call]) -> Iterator[tuple[Call, str]]:
+    """The calls that end badly, each with what is wrong; all begin with the same random numbers."""
+    with bounded():
+        for call in calls:
+            torch.manual_seed(0)
+            if message := _fault(call):
+                yield call, message
+
+
+def _fault(call: Call) -> str:
     try:
-        with warnings.catch_warnings(), bounded():
+        with warnings.catch_warnings(), _timed():
             warnings.simplefilter("ignore")
             result = call.make()
     except Hang:
@@ -301,7 +314,7 @@ def finite(value: Any) -> bool:
 
 @contextmanager
 def bounded() -> Iterator[None]:
-    """Not more seconds of the processor, and bytes, than a mistake may cost."""
+    """Not more bytes than mistakes may cost, and an end for a call that takes too long."""
 
     def stop(*_: Any) -> None:
         raise Hang
@@ -310,10 +323,18 @@ def bounded() -> Iterator[None]:
     limits = resource.getrlimit(resource.RLIMIT_AS)
     before = signal.signal(signal.SIGPROF, stop)
     resource.setrlimit(resource.RLIMIT_AS, (held + MEMORY, limits[1]))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGPROF, before)
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+
+
+@contextmanager
+def _timed() -> Iterator[None]:
+    """Not more seconds of the processor than a mistake may cost."""
     signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
-        resource.setrlimit(resource.RLIMIT_AS, limits)

@@ -43,7 +43,7 @@ from attnlab.measure.count import count, expected_exponent, exponent
 from attnlab.models.generate import sample
 from attnlab.models.positions import schemes
 from tests import bad_parts, scheme_inputs
-from tests.bad_calls import EITHER, REFUSE, VALUES, WELCOME, Call, bad_calls, fault, shown
+from tests.bad_calls import EITHER, REFUSE, VALUES, WELCOME, Call, bad_calls, faults, shown
 from tests.scheme_inputs import NOT_MIXING
 from tests.test_claims import CARDS, DIM, HEADS, SIZES, extra_inputs, inputs, required, variants
 
@@ -766,15 +766,10 @@ def test_bad_calls_end_in_a_sentence(
     target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # some texts are names of files
-    faults = [f"{call.target}: {call.words}: {message}" for call, message in faults_of(target)]
-    assert not faults, "\n".join([f"{len(faults)} calls of {target} end badly:", *faults])
-
-
-def faults_of(target: str) -> Iterator[tuple[Call, str]]:
-    for call in targets()[target]():
-        torch.manual_seed(0)
-        if message := fault(call):
-            yield call, message
+    found = [
+        f"{call.target}: {call.words}: {message}" for call, message in faults(targets()[target]())
+    ]
+    assert not found, "\n".join([f"{len(found)} calls of {target} end badly:", *found])
 
 
 def test_there_are_many_bad_calls() -> None:

@@ -121,6 +121,9 @@ class Card:
     small_options: Mapping[str, Any] = field(default_factory=dict)
     demo: str = ""
 
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     def __post_init__(self) -> None:
         if self.role not in ROLES:
             raise ValueError(

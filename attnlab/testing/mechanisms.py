@@ -9,6 +9,7 @@ tested here without a line being written, one of somebody else by ``attnlab.test
 import ast
 import contextlib
 import copy
+import functools
 import inspect
 import itertools
 import os
@@ -18,7 +19,7 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import sympy
@@ -216,7 +217,8 @@ def gradients(outputs: Tensor, made: list[Tensor]) -> tuple[Tensor, ...]:
     """Gradients of a function of the output that treats every entry differently."""
     torch.manual_seed(1)
     outputs = torch.view_as_real(outputs) if outputs.is_complex() else outputs
-    direction = torch.randn(outputs.shape, dtype=torch.float64).to(outputs.dtype)
+    drawn = torch.randn(outputs.shape, dtype=torch.float64)
+    direction = drawn.to(torch.bfloat16).to(outputs.dtype)  # the same in every precision
     total = (outputs * direction).sum()
     return torch.autograd.grad(total, made, materialize_grads=True)
 
@@ -293,17 +295,38 @@ def test_a_form_ignores_no_argument(card: Card, form: str) -> None:
 def test_form_equals_naive(
     card: Card, form: str, variant: int, dtype: torch.dtype, sizes: Sizes
 ) -> None:
-    for mask in masks(card.forms["naive"], sizes):
-        made = [x.requires_grad_() for x in inputs(card.forms["naive"], sizes, dtype)]
-        exact = [exactly(x.detach()).requires_grad_() for x in made]
-        expected = call(card, "naive", variant, exact, mask)
+    for mask, exact, expected, wanted in _equations(card, variant, SIZES.index(sizes)):
+        made = [x.to(COMPLEX[dtype] if x.is_complex() else dtype).requires_grad_() for x in exact]
         out = call(card, form, variant, made, mask)
         assert out.dtype == (COMPLEX[dtype] if out.is_complex() else dtype)
         tolerance = DTYPES[dtype] * max(1.0, expected.abs().max().item())
         torch.testing.assert_close(exactly(out), expected, rtol=DTYPES[dtype], atol=tolerance)
-        for mine, theirs in zip(gradients(out, made), gradients(expected, exact), strict=True):
+        for mine, theirs in zip(gradients(out, made), wanted, strict=True):
             tolerance = DTYPES[dtype] * max(1.0, theirs.abs().max().item())
             torch.testing.assert_close(exactly(mine), theirs, rtol=DTYPES[dtype], atol=tolerance)
+
+
+class _Equation(NamedTuple):
+    """What the equation gives, of numbers that every precision holds."""
+
+    mask: dict[str, Any]
+    made: list[Tensor]
+    expected: Tensor
+    gradients: tuple[Tensor, ...]
+
+
+@functools.lru_cache(maxsize=128)  # the variants of a card at all sizes, for each of its forms
+def _equations(card: Card, variant: int, at: int) -> list[_Equation]:
+    """By ``naive``, under every mask, once for all forms and precisions that are compared."""
+    form, found = card.forms["naive"], list[_Equation]()
+    torch.manual_seed(0)
+    for mask in masks(form, SIZES[at]):
+        made = inputs(form, SIZES[at], torch.bfloat16)
+        exact = [exactly(x).requires_grad_() for x in made]
+        expected = call(card, "naive", variant, exact, mask)
+        grads = gradients(expected, exact)
+        found.append(_Equation(mask, [x.detach() for x in exact], expected.detach(), grads))
+    return found
 
 
 @pytest.mark.parametrize(("card", "form"), FORMS)
@@ -608,7 +631,8 @@ def test_module_compiles_whole(card: Card) -> None:
 
 
 class Executed:
-    """The words and lines of the variants of a card that were compiled."""
+    """The words and lines of those variants of a card that were asked what costs more than a call:
+    whether they compile, or run on a second device."""
 
     def __init__(self) -> None:
         self.words, self.lines = set[str](), set[tuple[str, int]]()
@@ -634,8 +658,8 @@ def words_of(card: Card, variant: int) -> str:
     )
 
 
-def lines_executed(layer: nn.Module, x: Tensor) -> set[tuple[str, int]]:
-    """The lines of attnlab's files that a call of the layer executes."""
+def lines_executed(function: Callable[..., Any], *args: Any) -> set[tuple[str, int]]:
+    """The lines of attnlab's files that a call executes."""
     lines, before = set[tuple[str, int]](), sys.gettrace()
 
     def note(frame: FrameType, event: str, _: Any) -> Any:
@@ -648,7 +672,7 @@ def lines_executed(layer: nn.Module, x: Tensor) -> set[tuple[str, int]]:
 
     sys.settrace(enter)
     try:
-        layer(x)
+        function(*args)
     finally:
         sys.settrace(before)
     return lines

@@ -1,5 +1,6 @@
 """What exports, compiles and vmaps, cell by cell, as docs/guides/exports.md says."""
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -7,7 +8,7 @@ from typing import NamedTuple
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.export import Dim, export
+from torch.export import Dim, ExportedProgram, export
 
 from attnlab import catalog
 from attnlab.core.sparse.decompositions import decompositions
@@ -25,8 +26,20 @@ def same(run: Callable[[Tensor], Tensor], layer: nn.Module, x: Tensor) -> None:
     torch.testing.assert_close(run(x), layer(x))
 
 
+@functools.lru_cache(maxsize=1)
+def asked(name: str, causal: bool) -> tuple[nn.Module, Tensor]:
+    """A layer and an input for the cells of a row, which come one after the other."""
+    return module(catalog.card(name), 0, causal), torch.randn(2, 7, DIM, dtype=torch.float64)
+
+
+@functools.lru_cache(maxsize=1)
+def program(layer: nn.Module, x: Tensor) -> ExportedProgram:
+    """For the two cells of a row that begin with it."""
+    return export(layer, (x,))
+
+
 def exported(layer: nn.Module, x: Tensor) -> None:
-    same(export(layer, (x,)).module(), layer, x)
+    same(program(layer, x).module(), layer, x)
 
 
 def of_any_size(layer: nn.Module, x: Tensor) -> None:
@@ -35,7 +48,7 @@ def of_any_size(layer: nn.Module, x: Tensor) -> None:
 
 
 def decomposed(layer: nn.Module, x: Tensor) -> None:
-    plain = export(layer, (x,)).run_decompositions(decompositions())
+    plain = program(layer, x).run_decompositions(decompositions())
     assert "ops.attnlab" not in plain.graph_module.code
     same(plain.module(), layer, x)
 
@@ -137,7 +150,7 @@ def limit(name: str, causal: bool, column: str) -> int:
 @pytest.mark.parametrize("column", COLUMNS)
 @pytest.mark.parametrize(("name", "causal"), ROWS)
 def test_a_cell_of_the_table(name: str, causal: bool, column: str) -> None:
-    layer, x = module(catalog.card(name), 0, causal), torch.randn(2, 7, DIM, dtype=torch.float64)
+    layer, x = asked(name, causal)
     if not (number := limit(name, causal, column)):
         return COLUMNS[column](layer, x)
     with pytest.raises(Exception, match=LIMITS[number - 1].error):
