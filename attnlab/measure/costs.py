@@ -18,6 +18,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
@@ -278,8 +279,12 @@ class _OnceOnMeta(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-        if not given or not all(x.is_meta for x in given) or _aliases(func):
+        if _aliases(func):
+            return func(*args, **kwargs)
+        values = (*args, *kwargs.values())
+        parts = chain.from_iterable(x if isinstance(x, list | tuple) else (x,) for x in values)
+        given = [x for x in parts if isinstance(x, Tensor)]
+        if not given or not all(x.is_meta for x in given):
             return func(*args, **kwargs)
         key = func, _described(args), _described(tuple(kwargs.items()))
         if key not in self.known:
@@ -290,7 +295,10 @@ class _OnceOnMeta(TorchDispatchMode):
                 return out
             self.known[key] = tree_map_only(Tensor, _Allocation.like, out)
             return out
-        return tree_map_only(_Allocation, _Allocation.made, self.known[key])
+        known = self.known[key]
+        if isinstance(known, _Allocation):
+            return known.made()
+        return tree_map_only(_Allocation, _Allocation.made, known)
 
 
 @functools.cache
