@@ -21,6 +21,7 @@ from attnlab.core.files import checked_place, in_place_of
 from attnlab.models.options import MOST_LAYERS
 
 CONFIG, DIGEST = "config", "attnlab.sha256"
+PACKAGE = Path(__file__).parents[1].resolve()
 Model = TypeVar("Model", bound=nn.Module)
 
 
@@ -134,10 +135,10 @@ def read_config(path: str | Path) -> tuple[dict[str, Any], dict[str, str]]:
 def load(make: Callable[..., Model], config: Mapping[str, Any], path: str | Path) -> Model:
     """``make(**config)`` with the weights of ``path``, if these are the weights it asks for.
 
-    A digest proves that neither config nor weights are damaged. Without one, and where the config
-    is all names and numbers, the model is first built on the meta device, without memory, so that a
-    damaged config cannot allocate more memory than its file needs. (PyTorch imports its compiler to
-    draw numbers on that device, which takes longer than all else.)
+    Where the config is all names and numbers, the model is first built on the meta device, without
+    memory, so that a damaged config cannot allocate more memory than its file needs. Files that
+    came with attnlab are as they were written; for them it would only take time, as PyTorch imports
+    its compiler to draw numbers on that device.
     """
     shapes = _open(path, _shapes)
     layers = config.get("layers")
@@ -146,14 +147,12 @@ def load(make: Callable[..., Model], config: Mapping[str, Any], path: str | Path
             f"the config inside {path} asks for {layers} layers, but the file holds only "
             f"{len(shapes)} tensors: it is damaged"
         )
-    proved = load_tensors(path) if _open(path, _has_digest) else None
-    if proved is None and _is_json(config):
+    if _is_json(config) and not Path(path).resolve().is_relative_to(PACKAGE):
         with torch.device("meta"):
             _check_fit(_rebuilt(make, config, path), shapes, path)
     model = _rebuilt(make, config, path)
     _check_fit(model, shapes, path)
-    tensors = load_tensors(path) if proved is None else proved
-    model.load_state_dict(tensors, strict=False)  # second names may be missing
+    model.load_state_dict(load_tensors(path), strict=False)  # second names may be missing
     return model
 
 
@@ -168,10 +167,6 @@ def load_tensors(path: str | Path) -> dict[str, Tensor]:
             "another copy of it"
         )
     return tensors
-
-
-def _has_digest(file: Any) -> bool:
-    return DIGEST in (file.metadata() or {})
 
 
 def _nearly_digest(name: str) -> bool:
