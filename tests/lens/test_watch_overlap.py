@@ -1,6 +1,7 @@
 """Watches that overlap: closed out of order, in generators, threads and asyncio tasks."""
 
 import asyncio
+import contextlib
 import random
 import threading
 import warnings
@@ -12,6 +13,7 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
 from attnlab.core.probe import listening, record
 from attnlab.lens.watch import watch
+from attnlab.lens.watcher import Watcher
 from attnlab.mechanisms.dense.full import FullAttention
 
 X = torch.randn(2, 5, 6)
@@ -118,6 +120,24 @@ def test_any_order_of_opening_calling_and_closing(seed):
             assert len(seen) == counts.pop(name)
     for watching, _ in watches.values():
         watching.__exit__(None, None, None)
+
+
+def test_each_watch_that_is_open_adds_the_same(monkeypatch):
+    """They see the calls of the model, not what the others ask about them."""
+    seen, handle = [], Watcher.__torch_function__
+
+    def noted(self, *given):
+        seen[-1] += 1
+        return handle(self, *given)
+
+    monkeypatch.setattr(Watcher, "__torch_function__", noted)
+    model = layer()
+    with contextlib.ExitStack() as opened:
+        for _ in range(6):
+            opened.enter_context(watch(model))
+            seen.append(0)
+            model(X)
+    assert seen[5] < 2 * seen[3]
 
 
 def test_a_mode_of_the_caller_stays_where_it_was():

@@ -14,10 +14,19 @@ OF_ATTENTION = {"scaled_dot_product_attention", *PRODUCTS, *SOFTMAX}
 
 
 def unreadable(values: Iterable[Any]) -> str | None:
-    """What kind of tensor among ``values`` cannot be followed; None if all can."""
+    """What kind of tensor among ``values`` cannot be followed; None if all can.
+
+    Other open watches do not see the question: each would ask the same about what it sees, and the
+    time would triple with each of them.
+    """
+    with torch._C.DisableTorchFunction():
+        return _found(values)
+
+
+def _found(values: Iterable[Any]) -> str | None:
     for value in values:
         if isinstance(value, list | tuple):
-            kind = unreadable(value)
+            kind = _found(value)
         elif isinstance(value, Tensor):
             kind = _kind(value)
         else:
