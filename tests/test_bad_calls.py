@@ -357,14 +357,14 @@ def of_task(name: str, kind: Any) -> Iterator[Call]:
         return attnlab.tasks.task(name, **chosen).batch("train", 2, 0)
 
     def drawn(split: str = "train", size: int = 2, seed: int = 0) -> Any:
-        return attnlab.tasks.task(name).batch(split, size, seed)
+        return made_once.batch(split, size, seed)
 
+    made_once = attnlab.tasks.task(name)
     for parameter in inspect.signature(kind).parameters.values():
         right = {"unit": "patches"} if (name, parameter.name) == ("digits", "patch") else {}
         right |= {"unit": "bpe"} if parameter.name == "bpe_size" else {}
         yield from bad_calls(target, with_signature(made, [parameter]), right)
     yield from bad_calls(target, drawn, {}, skip={"size": [10**9]})
-    made_once = attnlab.tasks.task(name)
     yield from bad_calls(target, made_once.example, {"index": 1})
     batch = made_once.batch("train", 2, 0)
     for value in (0, "a", None, 1.5, [0]):

@@ -22,6 +22,7 @@ from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal, Union
 
 from attnlab.core.integers import check_integer
+from attnlab.core.shown import shown
 from attnlab.core.suggest import choose
 
 
@@ -80,7 +81,7 @@ def check_value(name: str, value: Any, annotation: Any) -> Any:
     chosen = [one for one in alternatives if one is not type(None) and _may_be(value, one)]
     if not chosen:
         expected = " or ".join(_named(one) for one in alternatives)
-        raise TypeError(f"{name} should be {expected}, got {value!r}")
+        raise TypeError(f"{name} should be {expected}, got {shown(value)}")
     return _checked_as(name, value, chosen[0])
 
 

@@ -8,6 +8,7 @@ number generator is used.
 To add a task, define a concrete subclass of `Task` with a `name` in a file of this folder.
 """
 
+import functools
 import importlib
 import inspect
 import pkgutil
@@ -206,6 +207,11 @@ class Task(ABC):
 
 def tasks() -> dict[str, type[Task]]:
     """Every task by name, found by walking this folder."""
+    return dict(_found())
+
+
+@functools.cache
+def _found() -> dict[str, type[Task]]:
     found: dict[str, type[Task]] = {}
     for module_info in pkgutil.iter_modules(__path__, prefix=f"{__name__}."):
         module = importlib.import_module(module_info.name)
@@ -221,7 +227,7 @@ def task(name: str, **options: Any) -> Task:
     >>> task("copying", items=5).length
     10
     """
-    kind_of_task = choose("task", name, tasks())
+    kind_of_task = choose("task", name, _found())
     known = inspect.signature(kind_of_task).parameters
     for option in options:
         if option not in known:
