@@ -15,7 +15,7 @@ from attnlab.predictions import Prediction, of_lesson
 from tests.trained import first_training, printing_cells
 from tools.course import core
 from tools.course.apart import needs_a_process, value_apart
-from tools.course.lesson import prediction
+from tools.course.lesson import imports, prediction
 
 ROOT = Path(__file__).parents[1]
 LESSONS = sorted((ROOT / "notebooks").glob("[0-9]*_*.ipynb"))
@@ -284,21 +284,12 @@ def test_folded_solutions_are_right_and_stubs_are_not(path: Path, index: int) ->
 
 def verdict(path: Path, code: str, answer: str = "") -> Any:
     """What the last statement of an exercise says, after the lesson's imports and the answer."""
-    imports = "\n".join(
-        line
-        for c in read(path)["cells"]
-        if c["cell_type"] == "code" and "exercise" not in c["metadata"].get("tags", [])
-        for line in source(c).splitlines()
-        if re.match(r"import |from |os\.environ\[", line)
-    )
     *stub, check = ast.parse(code).body
     assert isinstance(check, ast.Expr), "an exercise ends with its check"
-    before = f"{imports}\n{ast.unparse(ast.Module(stub, []))}\n{answer}"
+    before, attempt = imports(read(path)), f"{ast.unparse(ast.Module(stub, []))}\n{answer}"
     if needs_a_process(read(path)):
-        told = value_apart(
-            f"{before}\n_said = {ast.unparse(check)}", "[_said.right, _said.message]"
-        )
-        return Verdict(*told)
+        said = f"{attempt}\n_said = {ast.unparse(check)}"
+        return Verdict(*value_apart(said, "[_said.right, _said.message]", before))
     space: dict[str, Any] = {}
-    exec(before, space)
+    exec(f"{before}\n{attempt}", space)
     return eval(ast.unparse(check), space)

@@ -75,11 +75,11 @@ class Tree:
 
     def leaves(self) -> list["Tree"]:
         """From left to right."""
-        return [tree for tree in self.subtrees() if tree.is_leaf]
+        return [tree for tree in self.subtrees() if not tree.children]
 
     def nodes(self) -> list["Tree"]:
         """The subtrees that have children; a node comes before its children."""
-        return [tree for tree in self.subtrees() if not tree.is_leaf]
+        return [tree for tree in self.subtrees() if tree.children]
 
     @property
     def depth(self) -> int:

@@ -54,9 +54,9 @@ def _hidden_test(notebook: Notebook, exercise: Exercise, seed: int) -> str:
             f"drawing = Drawing(seed={seed}, times={times})",
             f"verdict = redrawn({ast.unparse(call.func)}, drawing)({given})",
         ]
-        prepared = [imports(notebook), exercise.solution, *before]
+        code = "\n".join([exercise.solution, *before, *lines])
         try:
-            right = _passes("\n".join([*prepared, *lines]), apart=needs_a_process(notebook))
+            right = _passes(_imports(notebook), code, apart=needs_a_process(notebook))
         except (RuntimeError, ValueError, IndexError, AssertionError):
             continue  # the formulas of this check do not allow other sizes
         if right:
@@ -64,12 +64,12 @@ def _hidden_test(notebook: Notebook, exercise: Exercise, seed: int) -> str:
     return ""
 
 
-def _passes(code: str, *, apart: bool) -> bool:
+def _passes(before: str, code: str, *, apart: bool) -> bool:
     """Whether the verdict is right, and the check draws numbers."""
     if apart:
-        return bool(value_apart(code, "bool(verdict and drawing.used)"))
+        return bool(value_apart(code, "bool(verdict and drawing.used)", before))
     known: dict[str, object] = {}
-    exec(code, known)
+    exec(f"{before}\n{code}", known)
     return bool(known["verdict"] and known["drawing"].used)  # type: ignore[attr-defined]
 
 

@@ -183,8 +183,10 @@ def earned(made: Any, release: str) -> int:
     if release:
         solution = r"#+ BEGIN SOLUTION.*?# END SOLUTION"
         cells = [re.sub(solution, release, lines, flags=re.DOTALL) for lines in cells]
-    if any("os.environ[" in lines for lines in cells):
-        return int(value_apart("_passed = 0\n" + "\n".join(map(attempted, cells)), "_passed"))
+    imports, *others = cells
+    if "os.environ[" in imports:
+        code = "_passed = 0\n" + "\n".join(map(attempted, others))
+        return int(value_apart(code, "_passed", imports))
     namespace: dict[str, Any] = {}
     passed = 0
     for lines in cells:
