@@ -227,6 +227,11 @@ constraints: ## Write constraints.txt anew from the newest versions that fit pyp
 		>> "$$empty/constraints.txt"; \
 	cp "$$empty/constraints.txt" constraints.txt
 
+# uv lays out 200 packages in a fifth of the time that pip takes. It reads none of pip's settings: where it
+# does not get through, pip goes on from what is there.
+UV := uv==0.13.9
+EVERYTHING := -c constraints.txt -e '.[test,peers,site]'
+
 # Without an NVIDIA GPU the CPU build of PyTorch comes first: 200 MB in place of 3 GB. Where that host cannot
 # be reached pip's usual index serves; should it hold the CUDA build, that is said before it is downloaded.
 $(INSTALLED): pyproject.toml constraints.txt
@@ -250,5 +255,6 @@ $(INSTALLED): pyproject.toml constraints.txt
 		fi; \
 		$(PIP) install -qq '$(TORCH)'; \
 	fi
-	@$(PIP) install -qq -c constraints.txt -e '.[test,peers,site]'
+	@{ $(PIP) install -qq '$(UV)' && $(RUN) -m uv pip install -qq $(EVERYTHING); } 2>/dev/null || \
+		$(PIP) install -qq $(EVERYTHING)
 	@touch $@

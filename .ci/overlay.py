@@ -67,8 +67,11 @@ def differences(text: str) -> list[str]:
 
 def install(versions: dict[str, str], folder: str) -> None:
     pins = [f"{name}=={version}" for name, version in versions.items()]
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "-qq"]
-    subprocess.run([*pip, "--no-deps", "--upgrade", "--target", folder, *pins], check=True)
+    asked = ["install", "-qq", "--no-deps", "--upgrade", "--target", folder, *pins]
+    quick = subprocess.run([sys.executable, "-m", "uv", "pip", *asked], capture_output=True)
+    if quick.returncode:  # no uv, or it does not get through: it reads none of pip's settings
+        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+        subprocess.run([*pip, *asked], check=True)
 
 
 def main(what: str, *rest: str) -> None:

@@ -23,6 +23,7 @@ case "$*" in
     *ensurepip*) exit ${NO_VENV:-0} ;;
     *"-m venv"*) mkdir -p .venv/bin && cp "$0" .venv/bin/python ;;
     *--index-url*) exit ${CPU_HOST_AWAY:-0} ;;
+    *"-m uv"*) exit ${UV_AWAY:-0} ;;
     *changed.py\\ tests*) echo "tests/test_rooms.py --pages=fixed/axial"; exit ${NO_MAIN:-0} ;;
     *changed.py\\ browser*) echo "$IN_A_BROWSER"; exit ${NO_MAIN:-0} ;;
     *changed.py\\ goals*) echo "$GOALS" ;;
@@ -82,6 +83,9 @@ def torch_pin() -> str:
 
 
 EVERYTHING = "-c constraints.txt -e .[test,peers,site]"
+UV = next(
+    line for line in (ROOT / "Makefile").read_text().splitlines() if line.startswith("UV :=")
+)[6:]
 
 
 def test_help_comes_first_and_names_both_commands(make):
@@ -98,11 +102,18 @@ def test_help_comes_first_and_names_both_commands(make):
 def test_lab_builds_the_environment_once_and_opens_the_first_lesson(make):
     done, calls = make("lab")
     assert done.returncode == 0, done.stderr
-    assert installs(calls)[1:] == [EVERYTHING]
+    assert installs(calls)[2:] == [EVERYTHING]
     assert "-m jupyterlab" in calls[-1]
     assert calls[-1].endswith("notebooks/00_start_here.ipynb")
     done, calls = make("lab")
     assert [call.split()[1] for call in calls] == ["jupyterlab"]
+
+
+def test_where_uv_does_not_get_through_pip_installs(make):
+    done, calls = make("lab", UV_AWAY="1")
+    assert done.returncode == 0, done.stderr
+    assert installs(calls)[2:] == [EVERYTHING, EVERYTHING]
+    assert [call.split()[1] for call in calls if EVERYTHING in call] == ["uv", "pip"]
 
 
 @pytest.mark.parametrize("changed", ["pyproject.toml", "constraints.txt"])
@@ -120,7 +131,7 @@ def test_an_interrupted_build_is_not_taken_for_an_environment(make, tmp_path):
         tmp_path / "programs/python3",
         PYTHON.replace("*--report*", "*peers*) exit 7 ;;\n*--report*"),
     )
-    done, _ = make("lab")
+    done, _ = make("lab", UV_AWAY="1")
     assert done.returncode != 0
     assert not (tmp_path / ".venv/.installed").exists()
 
@@ -145,19 +156,20 @@ def test_without_a_gpu_torch_comes_in_its_cpu_build(make):
     assert installs(calls) == [
         f"--no-deps --retries 0 --timeout 5 --index-url https://download.pytorch.org/whl/cpu "
         f"{torch_pin()}+cpu",
+        UV,
         EVERYTHING,
     ]
 
 
 def test_with_a_gpu_torch_comes_from_the_usual_index(make):
     _, calls = make(".venv/.installed", NO_GPU="0")
-    assert installs(calls) == [torch_pin(), EVERYTHING]
+    assert installs(calls) == [torch_pin(), UV, EVERYTHING]
 
 
 def test_the_usual_index_serves_quietly_when_it_holds_the_cpu_build(make):
     done, calls = make(".venv/.installed", CPU_HOST_AWAY="1")
     assert done.returncode == 0, done.stderr
-    assert installs(calls)[-2:] == [torch_pin(), EVERYTHING]
+    assert installs(calls)[-3:] == [torch_pin(), UV, EVERYTHING]
     assert "CUDA" not in done.stdout + done.stderr
 
 
@@ -166,7 +178,7 @@ def test_the_cuda_build_is_announced_before_it_is_downloaded(make, package):
     done, calls = make(".venv/.installed", CPU_HOST_AWAY="1", TORCH_NEEDS=package)
     assert done.returncode == 0, done.stderr
     assert "PyTorch comes in its CUDA build, about 3 GB" in done.stdout
-    assert installs(calls)[-2:] == [torch_pin(), EVERYTHING]
+    assert installs(calls)[-3:] == [torch_pin(), UV, EVERYTHING]
 
 
 def test_every_check_runs_though_the_first_fails(make, tmp_path):
