@@ -57,7 +57,7 @@ def _shipped(**_: Any) -> TinyTransformer:
 
 def asked_texts(split: str, seed: int, *, quick: bool = False) -> AskedTexts:
     """Texts of a split with their questions."""
-    texts, examples = (150, 14) if quick else (TEXTS, EXAMPLES[split])
+    texts, examples = (60, 6) if quick else (TEXTS, EXAMPLES[split])
     return asked_spans.documentation(text(), split, texts, examples, seed)
 
 
