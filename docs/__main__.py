@@ -1,6 +1,7 @@
 """``python -m docs [folder]`` builds the web site into ``folder``, or into site/."""
 
 import argparse
+import gc
 import sys
 import tempfile
 import time
@@ -23,6 +24,8 @@ def build(target: Path) -> int:
             part.write(Sources(folder))
         options = ["-q", "-W", "--keep-going", "-j", "2", "-E", "-b", "html"]
         options += ["-c", str(Path(__file__).parent), "-d", f"{made}/trees"]
+        gc.freeze()  # else what is here is looked through for garbage with every few pages
+        gc.set_threshold(100_000, 20, 50)
         return build_main([*options, str(folder), str(target)])
 
 

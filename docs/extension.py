@@ -19,6 +19,21 @@ _SENTENCES = (nodes.title, nodes.paragraph)
 _SMALL = {word.removesuffix("s") for word in SearchEnglish.stopwords}
 
 
+class _English(SearchEnglish):
+    """Each word is stemmed once: of the 146,000 of the site few are different."""
+
+    def stem(self, word: str) -> str:
+        return _stemmed(word)
+
+
+_ONE = SearchEnglish({})
+
+
+@cache
+def _stemmed(word: str) -> str:
+    return _ONE.stem(word)
+
+
 class Stored(nodes.General, nodes.Element):
     """HTML that goes into the page as it is and is not searched: figures and tables of numbers."""
 
@@ -54,29 +69,53 @@ def _navigation(app: Sphinx, page: str, _: str, context: dict[str, Any], __: Any
     """The tree of all pages beside a page, from that of its folder.
 
     Sphinx makes one for each page from the headings of all pages: half of the time of the whole
-    site, and more with each page. Those of one folder differ only in what is marked as current.
+    site, and more with each page. Those of one folder differ only in what is marked as current,
+    which comes last, so that the theme reads the tree of a folder once, too.
     """
-    parents = {
+    if page in _parents(app):
+        beside = _beside(page)
+        context["toctree"] = lambda **_: _tree(app, beside)
+
+
+def _marks(app: Sphinx, page: str, _: str, context: dict[str, Any], __: Any) -> None:
+    """The page and those above it are marked in the tree."""
+    parents = _parents(app)
+    place: str | None = page if page in parents else None
+    while place is not None:
+        link = app.builder.get_relative_uri(_beside(page), place)
+        tree = context["furo_navigation_tree"]
+        context["furo_navigation_tree"] = _marked(tree, link, last=place == page)
+        place = parents.get(place)
+
+
+def _marked(tree: str, link: str, *, last: bool) -> str:
+    """The tree with the entry of one link as the theme marks it: current, and unfolded."""
+    item = (
+        r'<li class="(toctree-l\d+)((?: has-children)?)"><a class="reference internal" '
+        rf'href="{re.escape(link)}">(.*?</a>)(<input aria-label="[^"]*")?'
+    )
+    own, here, to = (" current-page", "current ", "#") if last else ("", "", link)
+
+    def marked(found: re.Match[str]) -> str:
+        kind, children, title, box = found.groups()
+        opened = "" if box is None else f'{box} checked=""'
+        return (
+            f'<li class="{kind} current{children}{own}"><a class="{here}reference internal" '
+            f'href="{to}">{title}{opened}'
+        )
+
+    return re.sub(item, marked, tree)
+
+
+def _parents(app: Sphinx) -> dict[str, str]:
+    return {
         child: parent for parent, children in app.env.toctree_includes.items() for child in children
     }
-    if page not in parents:
-        return
-    beside = f"{page.rpartition('/')[0]}/-".lstrip("/")
 
-    def marked(**_: Any) -> str:
-        found, marks = (
-            _tree(app, beside),
-            ' current"><a class="current reference internal" href="#">',
-        )
-        place: str | None = page
-        while place is not None:
-            link = app.builder.get_relative_uri(beside, place)
-            plain = f'"><a class="reference internal" href="{link}">'
-            found = found.replace(plain, marks if place == page else f" current{plain}")
-            place = parents.get(place)
-        return found
 
-    context["toctree"] = marked
+def _beside(page: str) -> str:
+    """A page of the same folder that is not there."""
+    return f"{page.rpartition('/')[0]}/-".lstrip("/")
 
 
 @cache
@@ -130,5 +169,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("stored", StoredOutput)
     app.add_html_math_renderer("mathml", (_inline, None), (_block, None))
     app.connect("html-page-context", _navigation, priority=400)  # before that of the theme
+    app.connect("html-page-context", _marks, priority=600)  # behind it
+    app.add_search_language(_English)
     app.connect("build-finished", _descriptions)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

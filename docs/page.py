@@ -118,6 +118,7 @@ def _files(path: str) -> Iterator[str]:
 # ---- lessons
 
 
+@functools.cache
 def taught_in() -> dict[str, list[Lesson]]:
     """Name of a mechanism → the lessons whose code imports its page or names it."""
     found: dict[str, list[Lesson]] = {}

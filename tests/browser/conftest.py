@@ -426,6 +426,10 @@ FINISHED = f"""() => {{
 UNRUN = f"() => {MODELS}.filter(model => model.executionCount === null).length"
 FORGET = f"() => {MODELS}.forEach(model => model.clearExecution())"
 SAVED = f"() => {MODELS}.map(model => model.toJSON())"
+FAULTS = f"""() => {MODELS}.flatMap(({{outputs}}) =>
+  Array.from({{length: outputs.length}}, (_, at) => outputs.get(at))
+    .filter(({{type}}) => type === 'error' || type === 'stream').map(output => output.toJSON())
+    .filter(output => output.output_type === 'error' || output.name === 'stderr'))"""
 PRINTED = f"""number => {MODELS}[number].outputs.toJSON()
   .map(output => [output.text ?? ''].flat().join('')).join('')"""
 DRAWN = """async ([number, seconds, selector]) => {
@@ -536,12 +540,7 @@ class Notebook:
 
     def errors(self) -> list[Any]:
         """What cells printed as an error or a warning."""
-        return [
-            output
-            for cell in self.saved()
-            for output in cell["outputs"]
-            if output["output_type"] == "error" or output.get("name") == "stderr"
-        ]
+        return self.page.evaluate(FAULTS)  # type: ignore[no-any-return]
 
     def holding(self, kind: str) -> list[int]:
         """The numbers of the code cells that show something of that MIME type."""

@@ -91,6 +91,7 @@ class Wall(BaseWidget):
             raise ValueError("`only` should name at least one mechanism, got none")
         self._layers: dict[tuple[str, bool], list[Layer]] = {}
         self._bytes = bytearray()
+        self._maps: dict[tuple[Any, ...], tuple[bytes, dict[str, Any]]] = {}
         self._sets: dict[str, dict[str, Any]] = {}
         dim, heads = read.source.dim, read.source.heads
         n = len(read.tokens)
@@ -127,7 +128,8 @@ class Wall(BaseWidget):
 
     def _fill(self) -> None:
         """Compute the maps of what is chosen; each is sent as soon as it is there."""
-        self._compute(self.weights, self.causal, self._shown)
+        if self._compute(self.weights, self.causal, self._shown):
+            self._tell_maps()
 
     def _tell_around(self) -> None:
         """The tiles of the other shelves, once somebody looks at one."""
@@ -146,19 +148,32 @@ class Wall(BaseWidget):
     def _key(self) -> str:
         return _set_name(self.weights, self.causal, self._shown)
 
-    def _compute(self, weights: str, causal: bool, n: int) -> None:
+    def _compute(self, weights: str, causal: bool, n: int) -> bool:
+        """Whether anything was missing."""
         key = _set_name(weights, causal, n)
         if key in self._sets:
-            return
+            return False
         found = {}
         with _one_thread():
             for layer in self._built(weights, causal):
-                block, header = _map(layer, self._read.x[:, :n])
-                header["at"] = len(self._bytes) if block else 0
+                block, header = self._map(layer, n)
                 found[layer.card.name] = header
-                self._bytes += block
                 self.send({"kind": "tile", "set": key, "name": layer.card.name, **header}, [block])
         self._sets[key] = found
+        return True
+
+    def _map(self, layer: Layer, n: int) -> tuple[bytes, dict[str, Any]]:
+        """A layer that has no choice of its direction, or borrows nothing, is in several sets the
+        same: its map is found, and kept, once."""
+        same = layer.card.name, layer.causal, layer.drawn, n
+        if same not in self._maps:
+            block, header = _map(layer, self._read.x[:, :n])
+            header["at"] = len(self._bytes) if block else 0
+            self._bytes += block
+            self._maps[same] = block, header
+        return self._maps[same]
+
+    def _tell_maps(self) -> None:
         with self.hold_sync():
             self._data = zlib.compress(self._bytes, 9)
             self._headers = _deflated(self._sets)
@@ -178,6 +193,7 @@ class Wall(BaseWidget):
             for causal in (False, True):
                 for n in (k for k in self._wall["lengths"] if k <= len(self._read.tokens)):
                     self._compute(weights, causal, n)
+        self._tell_maps()
         self._about = _deflated(self._wall)
         self._around = _deflated(self._pages)
         return super()._saved_state()
