@@ -6,7 +6,7 @@
 
 Nothing is assumed about a mechanism: the layers read the tokens on PyTorch's meta device, whose
 tensors have shapes and no numbers, and what they keep then is counted. A model of Transformers
-reads 64 tokens, and its own cache is given keys and values of the others. So a cache that leaves
+reads 16 tokens, and its own cache is given keys and values of the others. So a cache that leaves
 tokens out is counted as the model's code has it, not as a paper has it.
 
 What a name of Transformers stands for is the default configuration of its class, which need not be
@@ -31,7 +31,7 @@ from attnlab.measure.costs import LONGEST_COMPUTED, TRIAL, Uncountable
 from attnlab.models.tiny import TinyTransformer
 
 T = TypeVar("T")
-FEW = 64  # tokens that a model of Transformers reads; the others come as keys and values
+FEW = 16  # tokens that a model of Transformers reads; the others come as keys and values
 SETTLED = (384, 512, 640)  # a state of the same size after each of them no longer grows
 PIECE = 512  # tokens that a layer of ours is fed at once, unless there are very many
 
@@ -121,21 +121,50 @@ def _of_ours(model: TinyTransformer, tokens: int, dtype: torch.dtype) -> Kept:
     named = model.config["attention"]
     names = named if isinstance(named, list) else [named] * len(blocks)
     layers: list[Layer] = []
+    counted: list[tuple[nn.Module, tuple[tuple[str, int], ...]]] = []
     for block, name in zip(blocks, names, strict=True):
         attention = copy.deepcopy(block.attention).to(dtype).eval()
         source = getattr(attention, "source", len(layers))
         if getattr(attention, "shares_cache", False) and source != len(layers):
             layers.append(Layer(f"{name} with the cache of layer {source}", ()))
             continue
-        parts = _parts_of_state(attention, model.dim, tokens, dtype)
+        parts = next((parts for other, parts in counted if _alike(other, attention)), None)
+        if parts is None:
+            parts, without_numbers = _parts_of_state(attention, model.dim, tokens, dtype)
+            counted += [(attention, parts)] * without_numbers
         layers.append(Layer(name if isinstance(name, str) else type(attention).__name__, parts))
     return Kept("TinyTransformer", tokens, dtype, tuple(layers))
 
 
+def _alike(one: nn.Module, other: nn.Module) -> bool:
+    """Whether two layers are known to differ in nothing but the numbers of their parameters."""
+    if type(one) is not type(other):
+        return False
+    (mine, my_parts), (theirs, their_parts) = map(_own_and_parts, (one, other))
+    try:
+        same = bool(mine == theirs)
+    except (RuntimeError, TypeError, ValueError):  # it holds what cannot be compared
+        return False
+    return same and all(map(_alike, my_parts, their_parts))
+
+
+def _own_and_parts(module: nn.Module) -> tuple[dict[str, Any], list[nn.Module]]:
+    """All that a module holds, of its parameters the shapes alone; and the modules in it."""
+    held = dict(vars(module))
+    held["_parameters"] = {
+        name: x is not None and x.shape for name, x in held["_parameters"].items()
+    }
+    buffers = held["_buffers"].items()
+    held["_buffers"] = {name: x is not None and (x.dtype, x.tolist()) for name, x in buffers}
+    parts = held.pop("_modules")
+    return held | {"parts": [*parts]}, [*filter(None, parts.values())]
+
+
 def _parts_of_state(
     attention: nn.Module, dim: int, tokens: int, dtype: torch.dtype
-) -> tuple[tuple[str, int], ...]:
-    """The bytes of a layer's state; a state that no longer grows is counted at a short length."""
+) -> tuple[tuple[tuple[str, int], ...], bool]:
+    """The bytes of a layer's state, and whether they depend on no numbers; a state that no longer
+    grows is counted at a short length."""
 
     def after(n: int, device: str) -> tuple[tuple[str, int], ...]:
         layer, state = copy.deepcopy(attention).to(device), None
@@ -151,13 +180,13 @@ def _parts_of_state(
         if tokens > max(SETTLED):
             first, *others = (after(n, device) for n in SETTLED)
             if all(first == other for other in others):
-                return first
+                return first, device == "meta"
         if device == "cpu" and tokens > LONGEST_COMPUTED:
             raise Uncountable(
                 f"what {type(attention).__name__} keeps depends on numbers, so it is counted by "
                 f"computing it, up to {LONGEST_COMPUTED:,} tokens; {tokens:,} were asked for"
             )
-        return after(tokens, device)
+        return after(tokens, device), device == "meta"
     except Uncountable:
         raise
     except (RuntimeError, TypeError, ValueError) as error:

@@ -2,14 +2,13 @@
 
 import pkgutil
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import attnlab
 from docs import guides
+from tools.course.apart import value_apart
 
 ROOT = Path(__file__).parents[2]
 GUIDES = sorted((ROOT / "docs/guides").glob("*.md"))
@@ -28,21 +27,19 @@ def program(guide: Path, folder: Path) -> str:
     return "\n".join(parts)
 
 
-def run(folder: Path, *command: str) -> str:
-    python = [sys.executable, "-W", "error", *command]
-    done = subprocess.run(python, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return done.stdout
-
-
-@pytest.fixture(autouse=True)
-def _this_attnlab(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{ROOT / 'widgets'}")
+def run(folder: Path, code: str, expression: str = "None") -> object:
+    """What an expression is after the code, in a process whose folder and errors are its own."""
+    before = (
+        f"import sys\nsys.path[:0] = {[str(ROOT), str(ROOT / 'widgets')]}\nimport attnlab.train"
+    )
+    own = "import os, warnings\nwarnings.simplefilter('error')\n"
+    own += f"os.chdir({str(folder)!r})\nsys.path.insert(0, {str(folder)!r})\n"
+    return value_apart(own + code, expression, before)
 
 
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
 def test_the_code_of_a_page_runs(guide: Path, tmp_path: Path) -> None:
-    run(tmp_path, "-c", program(guide, tmp_path))
+    run(tmp_path, program(guide, tmp_path))
 
 
 def test_the_site_has_every_page() -> None:
@@ -72,5 +69,11 @@ def test_what_a_page_takes_from_core_is_there() -> None:
 def test_a_mechanism_of_ones_own_keeps_its_claims(tmp_path: Path) -> None:
     program(ROOT / "docs/guides/your_own_mechanism.md", tmp_path)
     few = "equals_naive or future or padding or cost or costs"
-    said = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", few, "test_mymix.py")
+    asked = ["-q", "-p", "no:cacheprovider", "-k", few, "test_mymix.py"]
+    code = (
+        "import contextlib, io, pytest\nwith contextlib.redirect_stdout(io.StringIO()) as said:\n"
+        f"    code = int(pytest.main({asked}))"
+    )
+    ended, said = run(tmp_path, code, "[code, said.getvalue()]")  # type: ignore[misc]
+    assert ended == 0, said
     assert re.search(r"\d\d passed", said)

@@ -43,6 +43,13 @@ def test_a_layer_is_counted_as_its_own_kind() -> None:
     assert all_tokens == 100_000 * 2 * 32 * 2
 
 
+def test_layers_that_differ_in_an_option_are_not_alike() -> None:
+    windows: Any = [{"window": 8}, {"window": 12}, {"window": 8}]
+    ours = model("longformer", attention_options=windows, positions="none")
+    one, other, third = (layer.bytes for layer in cache.kept(ours, 1000).layers)
+    assert one == third < other
+
+
 @pytest.mark.parametrize("name", [one.mechanism for one in subjects() if decodes(one)])
 def test_what_is_counted_is_what_is_kept(name: str) -> None:
     n = 24
