@@ -19,7 +19,7 @@ def test_the_model_reads_what_it_was_trained_on() -> None:
 
 def test_a_probe_has_a_number_for_each_layer_and_does_not_know_shuffled_labels() -> None:
     model = build("pixels", 0).eval()
-    found = probed(model, 0)
+    found = probed(model, 0, quick=True)
     assert found.right.shape == found.shuffled.shape == (experiment.LAYERS + 1,)
     assert found.shuffled.max() < 0.25
     assert found.right.max() > 0.3  # random layers mix levels with places

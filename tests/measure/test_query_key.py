@@ -1,11 +1,29 @@
 """The benchmark of query-key maps runs, and says what it measured."""
 
 import math
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
 
 from attnlab.measure.benchmarks import query_key
 
 
-def test_quick_rows() -> None:
+def run_here(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+    """What a Python would print that is asked for one value."""
+    python, option, program = command
+    assert (python, option) == (sys.executable, "-c")
+    threads, said = torch.get_num_threads(), list[str]()
+    exec(program, {"print": said.append})
+    torch.set_num_threads(threads)
+    return subprocess.CompletedProcess(command, 0, "\n".join(said))
+
+
+def test_quick_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fresh process is this one: in another one UMAP would be compiled once more."""
+    monkeypatch.setattr(query_key.subprocess, "run", run_here)
     found = {row.figure: row for row in query_key.rows(quick=True, threads=1)}
     assert set(found) == {
         "collecting, 2 heads × 500 points",
