@@ -127,7 +127,7 @@ def test_what_is_written_is_read_back(nested: Any) -> None:
         assert list(Tree.read_all(f"{tree}\n( {tree})\n{tree}")) == [tree] * 3
 
 
-@settings(suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.filter_too_much])
 @given(NESTED.filter(lambda nested: not writable(nested)))
 def test_what_would_be_misread_is_not_written(nested: Any) -> None:
     with pytest.raises(ValueError, match="would be read back as"):

@@ -5,6 +5,7 @@ import json
 import os.path
 import re
 import textwrap
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -244,14 +245,22 @@ def dead_links(told: str, page: str, delivered: set[str]) -> list[str]:
     return dead
 
 
+@cache
+def texts_of(path: Path) -> tuple[list[str], str]:
+    """What both editions of a lesson say; and what goes out alone, its assignment and summary."""
+    notebook = linked(read(path), {path.name for path in LESSONS} | set(_pages(PAGES)))
+    editions = [student(notebook), teacher(notebook, lambda exercise: [])]
+    alone = texts(nbgrader(linked(read(path)), {})) + summary(linked(read(path)))
+    return [texts(made) for made in editions], alone
+
+
 @pytest.mark.parametrize("patterns", [PAGES, PAGES + ONLY_FOR_TEACHERS], ids=["student", "teacher"])
 def test_no_link_of_an_edition_is_broken(patterns: list[str]):
     delivered = {path.name for path in LESSONS} | set(_pages(patterns))
     for path in LESSONS:
-        notebook = linked(read(path), {path.name for path in LESSONS} | set(_pages(PAGES)))
-        for made in (student(notebook), teacher(notebook, lambda exercise: [])):
-            assert dead_links(texts(made), path.name, delivered) == [], path.stem
-        alone = texts(nbgrader(linked(read(path)), {})) + summary(linked(read(path)))
+        editions, alone = texts_of(path)
+        for told in editions:
+            assert dead_links(told, path.name, delivered) == [], path.stem
         assert dead_links(alone, path.name, set()) == [], path.stem
     for page in _pages(patterns):
         told = whole((NOTEBOOKS / page).read_text(encoding="utf-8"), page, delivered)
