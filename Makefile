@@ -134,7 +134,7 @@ check-lessons: $(INSTALLED) ## Run every lesson in the browser with all steps of
 # ipywidgets 7 itself uses what traitlets 5.7 calls deprecated, and transformers 4.48 what torch does.
 OLD_WIDGETS := -W "ignore:Deprecated in traitlets 4.1:DeprecationWarning" \
 	-W 'ignore:`torch.jit.script` is deprecated:DeprecationWarning'
-ON_COLAB := 00_start_here 04_reading_attention 11_longformer_bigbird_etc 60_query_key_space
+ON_COLAB := 00_start_here 04_reading_attention 08_experts 60_query_key_space
 LESSONS := ATTNLAB_TRY_PREDICTIONS=1 $(RUN) -m pytest -n $(WORKERS) --dist loadfile -p no:cacheprovider \
 	--nbval-lax --nbval-current-env --nbval-cell-timeout=600 --nbval-kernel-startup-timeout=300
 .PHONY: check-colab
