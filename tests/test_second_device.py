@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 import torch.utils.backend_registration as backend_registration
 
-from tests.second_device_cases import cases, serve
+from attnlab import catalog
+from tests.second_device_cases import cases, serve, words_of
 
 pytestmark = pytest.mark.skipif(
     not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
@@ -83,6 +84,12 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     process = Process(tmp_path_factory.mktemp("second_device") / "errors.txt")
     yield process
     process.end()
+
+
+def test_words_are_those_of_a_variant_but_for_its_numbers() -> None:
+    longformer, multi_query = catalog.card("longformer"), catalog.card("multi_query")
+    assert words_of(longformer, 0) == words_of(longformer, 1)
+    assert words_of(multi_query, 0) != words_of(multi_query, 1)
 
 
 @pytest.mark.parametrize("name", cases())

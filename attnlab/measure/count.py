@@ -80,8 +80,18 @@ def count(function: Callable[..., Any], *args: Any, backward: bool = False) -> C
         )
     if not isinstance(backward, bool):
         raise TypeError(f"`backward` should be True or False, got {reprlib.repr(backward)}")
+    return _counted(_Ledger(), function, args, backward)
+
+
+def count_uncompiled(function: Callable[..., Any], *args: Any, backward: bool = False) -> Count:
+    """What `count` says of a call in which nothing is compiled, a third sooner."""
+    return _counted(_Bare(), function, args, backward)
+
+
+def _counted(
+    ledger: "_Bare", function: Callable[..., Any], args: Sequence[Any], backward: bool
+) -> Count:
     _first_dispatch()
-    ledger = _Ledger()
     with _STEADY:
         with ledger:
             result = function(*args)
@@ -97,10 +107,14 @@ def _first_dispatch() -> None:
         torch.zeros(1) @ torch.zeros(1)
 
 
-class _Ledger(TorchDispatchMode):
+class _Bare(TorchDispatchMode):
     """Books each operation; `storages` holds the bytes of each storage this call allocated."""
 
     supports_higher_order_operators = True  # so that they are dispatched here, and refused
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # each operation would ask whether a compiler is looking on
 
     def __init__(self) -> None:
         super().__init__()
@@ -184,6 +198,19 @@ class _Ledger(TorchDispatchMode):
         )  # fmt: skip
 
 
+class _Ledger(_Bare):
+    """The same, unseen by a compiler, as of a function that is compiled."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return True
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+
 class _Operation(NamedTuple):
     """What is known of an operation before it is called; `whole` if it is a composite one, as
     arrives under inference_mode, and is counted by its parts."""
@@ -238,7 +265,7 @@ def _is_view(func: Any) -> bool:
     return bool(aliases) and all(alias is not None and not alias.is_write for alias in aliases)
 
 
-def _gradients(result: Any, ledger: _Ledger) -> Any:
+def _gradients(result: Any, ledger: _Bare) -> Any:
     outputs = [tensor for tensor in _tensors(result) if tensor.requires_grad]
     if not outputs:
         raise ValueError(

@@ -11,7 +11,7 @@ import sympy
 import torch
 import torch.nn.functional as F
 
-from attnlab.measure.count import count, expected_exponent, exponent
+from attnlab.measure.count import count, count_uncompiled, expected_exponent, exponent
 from attnlab.mechanisms.dense import flash
 
 
@@ -228,6 +228,14 @@ def test_counts_repeat_and_leave_nothing_behind():
     assert gc.isenabled()
 
 
+def test_a_call_that_is_not_compiled_is_counted_alike():
+    q, k, v = (torch.randn(2, 3, 70, 5, requires_grad=True) for _ in range(3))
+    for form in (flash.tiled, F.scaled_dot_product_attention):
+        both = [each(form, q, k, v, backward=True) for each in (count, count_uncompiled)]
+        assert both[0] == both[1]
+        assert both[0].flops > 0
+
+
 def test_storages_that_outlive_the_count_are_freed_without_error():
     kept = []
     assert count(lambda: kept.append(torch.ones(1000))).peak_bytes == 4000
@@ -363,7 +371,7 @@ def test_a_long_chain_of_operations_is_counted():
             x = x + 1
         return x
 
-    x = torch.ones((), device="meta", requires_grad=True)
+    x = torch.ones((), requires_grad=True)
     assert count(chain, x, backward=True).operations == 60_000
 
 
