@@ -730,8 +730,10 @@ def test_launches_grow_as_claimed(card: Card) -> None:
     """How many operations a forward and a backward pass call on an accelerator, for which another
     device stands. What is said to grow does, in one variant at least."""
     for form in card.forms:
-        grow = []
-        for variant in sorted(_of_their_own(card, form)):
+        grow, own = list[bool](), _of_their_own(card, form)
+        for variant in sorted(range(len(variants(card))), key=lambda each: each not in own):
+            if variant not in own and any(grow):
+                break
             claim, lengths, called = _launches(card, variant, form)
             _check_launches(form, claim, lengths, called)
             grow.append(claim == 1 or called[-1] > called[0])
