@@ -199,7 +199,7 @@ class _Bare(TorchDispatchMode):
 
 
 class _Ledger(_Bare):
-    """The same, unseen by a compiler, as of a function that is compiled."""
+    """Counts a compiled function, too: no compiler follows what this mode does."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:

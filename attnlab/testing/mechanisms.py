@@ -789,7 +789,8 @@ def _of_a_loop(
 ) -> tuple[tuple[int, ...], list[int]]:
     """What is called at ``STEPS``, where the tokens are alike and no chunk is longer, as none is
     than the ``largest`` option; otherwise at ``lengths``, which take long to count."""
-    for steps in [each for each in STEPS if largest < each[-1]][:1]:
+    known = STEPS if largest else STEPS[-1:]  # no option tells how long a chunk is
+    for steps in [each for each in known if largest < each[-1]][:1]:
         if _alike(steps, counted := called(steps)):
             return steps, counted
     return lengths, called(lengths)
