@@ -69,8 +69,16 @@ def shelf(monkeypatch):
         catalog = Catalog([*cards(), *new])
         for module in (attnlab.catalog, explorer_models, attention_explorer):
             monkeypatch.setattr(module, "cards", lambda: catalog)
+        forget()
 
-    return put
+    def forget():
+        """What was looked up before is looked up again."""
+        for kept in attnlab.catalog._REMEMBERED:
+            kept.cache_clear()
+
+    yield put
+    monkeypatch.undo()
+    forget()
 
 
 def words(explorer):
