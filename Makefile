@@ -10,7 +10,7 @@ VENV := .venv
 INSTALLED := $(VENV)/.installed
 RUN := $(VENV)/bin/python
 # No test reads logged records, and keeping them takes half a millisecond of each of 40,000 tests.
-# Folders of tests that passed are left to whoever empties /tmp: to delete 8,000 takes a minute.
+# In CI the temporary folders of earlier runs are kept: to delete 8,000 of them can take a minute.
 PYTEST := $(RUN) -m pytest -n $(WORKERS) --durations=15 --durations-min=5 -p no:nbval -p no:logging \
 	$(if $(CI),-o tmp_path_retention_count=99)
 PIP := $(RUN) -m pip --disable-pip-version-check
@@ -227,8 +227,8 @@ constraints: ## Write constraints.txt anew from the newest versions that fit pyp
 		>> "$$empty/constraints.txt"; \
 	cp "$$empty/constraints.txt" constraints.txt
 
-# uv lays out 200 packages in a fifth of the time that pip takes. It reads none of pip's settings: where it
-# does not get through, pip goes on from what is there.
+# uv installs 200 packages far sooner than pip. It reads none of pip's settings: where it fails, pip goes on
+# from what is there.
 UV := uv==0.13.9
 EVERYTHING := -c constraints.txt -e '.[test,peers,site]'
 

@@ -75,6 +75,7 @@ OF_ONE_MACHINE = ("work", "root", "opt", "home")
 GUARDS = {"fork_rng", "preserved_generators"}
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+HOLDING_STATEMENTS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 Rule = Callable[[Path], list[str]]
 Node = TypeVar("Node", bound=ast.AST)
@@ -172,13 +173,7 @@ def import_statements(tree: ast.Module) -> list[tuple[ast.Import | ast.ImportFro
             found.append((node, in_function, for_types))
         in_function |= isinstance(node, FUNCTIONS)
         for_types |= isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-        for part in (
-            "body",
-            "orelse",
-            "finalbody",
-            "handlers",
-            "cases",
-        ):  # all that hold statements
+        for part in HOLDING_STATEMENTS:
             waiting += [(child, in_function, for_types) for child in getattr(node, part, ())]
     return found
 
